@@ -1,0 +1,26 @@
+// Which instruction set the kernels run on. Each kernel of ours is compiled once per level and chosen once at start.
+#pragma once
+
+#include <string_view>
+
+namespace quern {
+
+/// The x86-64 psABI's levels; `portable` is what other architectures build.
+enum class Isa { portable, v2, v3, v4 };
+
+std::string_view name(Isa isa);
+
+/// The highest level that this processor has.
+Isa detected_isa();
+
+/// The level in use: QUERN_ISA (portable, v2, v3, v4) when set, else detected_isa(). Throws Error(config) for a name
+/// that is unknown or a level that the processor lacks.
+Isa isa();
+
+/// The processor's own name, as the kernel tells it; "unknown" when it does not.
+std::string_view cpu_name();
+
+/// Cores that this process may use: its affinity mask and its cgroup's quota.
+int usable_cores();
+
+}  // namespace quern

@@ -1,0 +1,127 @@
+// What training tells whoever watches: plain structs and the interface that takes them. The trainer knows an
+// Observers list and nothing else; an observer knows these structs and nothing of the trainer.
+//
+// The order of a process's calls: on_start (a new run) or on_resume (a continued one), then any number of on_step,
+// on_eval, on_checkpoint and on_note, then on_end. Steps count from 1; an evaluation or checkpoint of step s speaks
+// of the weights after s updates, so step 0 is the initial model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace quern {
+
+/// A run as it begins: what it trains, on what, for how long, on which machine.
+struct StartEvent {
+  std::int64_t step = 0;               // steps done before: 0, or the checkpoint's step in a ResumeEvent
+  std::int64_t max_steps = 0;          // the run ends after this step
+  std::int64_t parameters = 0;         // trainable numbers, a tied matrix counted once
+  std::int64_t train_tokens = 0;       // tokens of the training split
+  std::int64_t val_tokens = 0;         // tokens of the validation split; 0: no validation
+  std::int64_t vocab_size = 0;         //
+  std::int64_t tokens_per_step = 0;    // target tokens of a full step, over micro-batches and ranks
+  std::string name;                    // run.name
+  std::string run_dir;                 // path as the user may type it
+  std::optional<double> entropy_floor; // nats per token that no model can pass on fresh text, when known
+  int threads = 1;                     //
+  std::string isa;                     // ISA level of our kernels, such as "x86-64-v4"
+  std::string precision = "f32";       // "f32" or "bf16"
+};
+
+/// A run that goes on from a checkpoint; `start` describes the run as it now stands, start.step is that checkpoint's.
+struct ResumeEvent {
+  StartEvent start;
+  std::string checkpoint;  // path relative to the run's directory
+};
+
+/// One update.
+struct StepEvent {
+  std::int64_t step = 0;                // from 1
+  std::int64_t tokens = 0;              // target tokens since step 0, this step included
+  double loss = 0;                      // nats per target token of this batch, before the update, not smoothed
+  std::optional<double> smoothed_loss;  // the objective, when label smoothing is on
+  double lr = 0;                        // learning rate of this update
+  double grad_norm = 0;                 // global L2 norm before clipping
+  double ms = 0;                        // wall time of the step, without evaluation and checkpoints
+  double tokens_per_second = 0;         // this step's target tokens over `ms`
+};
+
+/// One evaluation.
+struct EvalEvent {
+  std::int64_t step = 0;
+  std::string split = "val";
+  double loss = 0;          // nats per target token
+  std::int64_t tokens = 0;  // target tokens counted
+  double seconds = 0;       //
+  bool best = false;        // lower than every evaluation of this split before it
+};
+
+/// A checkpoint that is durable.
+struct CheckpointEvent {
+  std::int64_t step = 0;
+  std::string path;    // relative to the run's directory: "ckpt/step-000000020"
+  double seconds = 0;  // what saving cost
+};
+
+/// Something a person should read while the run goes on: a warning, a sample. `text` may hold several lines and may
+/// come from data; whoever shows it makes it harmless for a terminal.
+struct NoteEvent {
+  std::int64_t step = 0;
+  std::string text;
+};
+
+/// The end of a process's part of a run.
+struct EndEvent {
+  std::int64_t step = 0;             // steps done
+  std::string status = "completed";  // "completed", "interrupted", "diverged" or "failed"
+  double seconds = 0;                // wall time of this process from its start or resume
+  std::optional<double> best_val;    // lowest validation loss of the run
+  std::int64_t best_step = 0;        // its step
+};
+
+/// Takes the events of a run. Every function does nothing unless overridden.
+class Observer {
+ public:
+  Observer() = default;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  virtual ~Observer() = default;
+
+  virtual void on_start(const StartEvent&) {}
+  virtual void on_resume(const ResumeEvent&) {}
+  virtual void on_step(const StepEvent&) {}
+  virtual void on_eval(const EvalEvent&) {}
+  virtual void on_checkpoint(const CheckpointEvent&) {}
+  virtual void on_note(const NoteEvent&) {}
+  virtual void on_end(const EndEvent&) {}
+};
+
+/// Forwards every event to each observer in the order in which they were added. An observer that throws is dropped,
+/// the others are told so with on_note, and training goes on: nobody who watches can break a run.
+class Observers final : public Observer {
+ public:
+  /// Adds an observer; the caller keeps it alive as long as this list.
+  void add(Observer& observer) { list_.push_back(&observer); }
+  /// Adds an observer that this list owns.
+  void add(std::unique_ptr<Observer> observer);
+
+  void on_start(const StartEvent& event) override;
+  void on_resume(const ResumeEvent& event) override;
+  void on_step(const StepEvent& event) override;
+  void on_eval(const EvalEvent& event) override;
+  void on_checkpoint(const CheckpointEvent& event) override;
+  void on_note(const NoteEvent& event) override;
+  void on_end(const EndEvent& event) override;
+
+ private:
+  template <class Event>
+  void forward(void (Observer::*function)(const Event&), const Event& event, std::int64_t step);
+
+  std::vector<Observer*> list_;
+  std::vector<std::unique_ptr<Observer>> owned_;
+};
+
+}  // namespace quern

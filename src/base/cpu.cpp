@@ -1,0 +1,85 @@
+#include "quern/base/cpu.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "quern/base/check.hpp"
+
+namespace quern {
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::portable: return "portable";
+    case Isa::v2: return "v2";
+    case Isa::v3: return "v3";
+    case Isa::v4: return "v4";
+  }
+  return "unknown";
+}
+
+Isa detected_isa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("x86-64-v4")) return Isa::v4;
+  if (__builtin_cpu_supports("x86-64-v3")) return Isa::v3;
+  if (__builtin_cpu_supports("x86-64-v2")) return Isa::v2;
+#endif
+  return Isa::portable;
+}
+
+namespace {
+
+Isa chosen_isa() {
+  const char* forced = std::getenv("QUERN_ISA");
+  if (forced == nullptr || *forced == '\0') return detected_isa();
+  for (const Isa level : {Isa::portable, Isa::v2, Isa::v3, Isa::v4}) {
+    if (name(level) != forced) continue;
+    if (level > detected_isa())
+      throw Error(ErrorKind::config, "QUERN_ISA: this processor has no level " + std::string(forced),
+                  "the highest it has is " + std::string(name(detected_isa())));
+    return level;
+  }
+  throw Error(ErrorKind::config, "QUERN_ISA: unknown level \"" + std::string(forced) + "\"",
+              "use one of portable, v2, v3, v4");
+}
+
+/// The cores that a cgroup's CPU quota amounts to, rounded up; 0 when there is none.
+int cgroup_cores() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0)
+    return static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period));
+  return 0;
+}
+
+}  // namespace
+
+Isa isa() {
+  static const Isa chosen = chosen_isa();
+  return chosen;
+}
+
+std::string_view cpu_name() {
+  static const std::string found = [] {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+      if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+    return std::string("unknown");
+  }();
+  return found;
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  if (const int quota = cgroup_cores(); quota > 0) cores = std::min(cores, quota);
+  return std::max(1, cores);
+}
+
+}  // namespace quern
