@@ -31,13 +31,17 @@ struct Kind {
 constexpr Kind kinds[] = {
     {"name", true, "Ada Bo Coco Dot Finn Gus Hugo Ivy Juno Kit Lulu Momo Nell Otto Pip Rosa Tess Wren"},
     {"animal", true, "bear cat dog elk fox goat hare lamb mouse newt otter pig rabbit toad wolf yak"},
+    {"trait", true, "brave clever gentle happy jolly kind lazy noble polite shy tidy young"},
     {"thing", true, "bell cup drum flute globe hat jug kite lamp map pillow rug scarf teapot vase whistle"},
     {"colour", true, "red blue green pink white yellow purple brown silver golden"},
     {"look", true, "big dusty fancy little new pretty shiny tiny"},
-    {"place", true, "barn cottage dam elm farm garden hedge inn lake mill oak pond rock school tower well"},
     {"near", false, "by near behind beside"},
-    {"food", true, "buns cakes dates eggs figs grapes limes muffins nuts pears rolls tarts"},
+    {"site", true, "big cosy grey leafy lovely mossy new old pretty quiet shady tiny"},
+    {"place", true, "barn cottage dam elm farm garden hedge inn lake mill oak pond rock school tower well"},
     {"number", true, "two three four five six seven eight nine"},
+    {"taste", true, "fresh huge juicy plain ripe soft tasty warm"},
+    {"food", true, "buns cakes dates eggs figs grapes limes muffins nuts pears rolls tarts"},
+    {"mood", true, "calm fine grey happy long lucky quiet slow"},
     {"weather", true, "bright cold foggy icy misty rainy snowy sunny warm windy"},
     {"daypart", true, "morning afternoon evening day"},
     {"voice", false, "said cried sang laughed shouted whispered"},
@@ -54,72 +58,60 @@ struct Rule {
 };
 
 constexpr Rule rules[] = {
-    {"story", "One {weather} {daypart}, {name1} the {animal1} (<gift>|<lost>|<hide>|<cook>|<swap>)"},
+    {"story",
+     "One {mood}, {weather} {daypart}, {name1} the {trait} {animal1} (<gift>|<lost>|<hide>|<cook>|<swap>)"},
+    {"at", "{near} the {site} {place}"},
+    {"friend", "{name2} the {trait} {animal2}"},
+    {"snacks", "{number} {taste} {food}"},
 
     // A present for a friend.
     {"gift",
-     "(found|bought|made|won) a {look} {colour1} {thing1} {near} the {place}. <for> "
-     "But the {animal1} did not <passage> <thanks> <treat>"},
-    {"for",
-     "(The {colour1} {thing1} was for {name2} the {animal2}."
-     "|{name1} wanted to give the {colour1} {thing1} to {name2} the {animal2}."
-     "|\"This {colour1} {thing1} is for {name2} the {animal2},\" {voice} {name1}.)"},
-    {"thanks",
-     "(At last {name2} had the {colour1} {thing1}. \"Thank you, {name1}!\" {voice} the {animal2}."
-     "|\"What a {praise} {thing1}!\" {voice} {name2}. The {animal2} (hugged|kissed|thanked) {name1}.)"},
+     "(found|bought|made|won) a {look} {colour1} {thing1} <at>. "
+     "({name1} wanted to give the {colour1} {thing1} to <friend>.|\"This {colour1} {thing1} is for <friend>,\" {voice} {name1}."
+     "|{name1} wrapped the {colour1} {thing1} for <friend>.) But the {animal1} did not <passage> "
+     "(\"What a {praise} {thing1}!\"|\"Thank you, {name1}!\") {voice} {name2}."},
 
     // Something lost and found.
     {"lost",
-     "lost a {look} {colour1} {thing1}. {name1} looked {near} the {place} and {near} the {place}, but found only "
-     "{number} {food}. \"Is the {colour1} {thing1} in the {box1}?\" asked {name2} the {animal2}. But the {animal1} "
-     "did not open the {box1} because it was too (<weary>|<stuck>) (Out fell|Inside was) the {colour1} {thing1}! "
-     "<treat>"},
-    {"stuck",
-     "(dusty|rusty|sticky|stiff). So {name2} gave the {box1} a (kick|push|shake|tap)."},
+     "lost a {look} {colour1} {thing1}. {name1} looked <at> and <at>, but found only <snacks>. "
+     "\"Is the {colour1} {thing1} in the {box1}?\" asked <friend>. But {name1} did not open the {box1} because it was too "
+     "(<weary>|(dusty|rusty|sticky|stiff). So {name2} gave the {box1} a (kick|push|shake|tap).) "
+     "(Out fell|Inside was) the {thing1}!"},
 
     // Hide and seek.
     {"hide",
-     "and {name2} the {animal2} played hide and seek. {name2} hid in a {look} {colour1} {tub1} {near} the {place}. "
-     "{name1} looked for {name2} {near} the {place} and {gait} past the {colour1} {tub1}. But the {animal1} did not "
-     "look in the cave because it was too (<weary>|<gloomy>) Then out of the {tub1} (hopped|jumped|popped|rolled) "
-     "{name2}! <treat>"},
-    {"gloomy", "(dark|damp|deep|gloomy). So {name1} lit a (candle|fire|torch) {near} the {place}."},
+     "and <friend> played hide and seek. {name2} hid in a {look} {colour1} {tub1} <at>. {name1} looked for {name2} "
+     "<at> and {gait} past the {tub1}. But {name1} did not look in the cave because it was too "
+     "(<weary>|(dark|damp|deep|gloomy). So {name1} lit a (candle|fire|torch) <at>.) "
+     "Then out of the {tub1} (hopped|jumped|popped|rolled) {name2}!"},
 
     // Something to eat.
     {"cook",
-     "cooked a pot of {soup1} with {number} {food} and {number} {food} for {name2} the {animal2}. But the {animal1} "
-     "did not taste the {soup1} because it was too (<full>|<bad>) \"What a {praise} {soup1}!\" {voice} {name2}. "
-     "Then {name1} and {name2} {gait} past the {place} and the {place}."},
+     "cooked a {soup1} with <snacks>, <snacks> and <snacks> for <friend>. But {name1} did not eat the {soup1} "
+     "because it was too (<full>|<bad>) \"What a {praise} {soup1}!\" {voice} {name2}."},
     {"full", "(<nap>|(full|stuffed). So {name1} saved the {soup1} for (breakfast|lunch|supper).)"},
-    {"bad",
-     "(hot. So {name1} waited {near} the {place}.|(bitter|salty|sour|spicy). So {name1} added {number} {food}.)"},
+    {"bad", "(hot. So {name1} waited <at>.|(bitter|salty|sour|spicy). So {name1} added <snacks>.)"},
 
     // A bargain.
     {"swap",
-     "had a {look} {colour1} {thing1} and {name2} the {animal2} had {number1} {food1}. \"My {colour1} {thing1} for "
-     "your {number1} {food1}?\" asked {name1}. (<deal>|<no_deal>) On the way home, the {animal1} did not <passage>"},
-    {"deal",
-     "\"Yes!\" {voice} {name2}. So {name2} got the {colour1} {thing1} and {name1} got the {number1} {food1}."},
-    {"no_deal",
-     "\"No!\" {voice} {name2}. So {name1} kept the {colour1} {thing1} and {name2} kept the {number1} {food1}."},
+     "had a {look} {colour1} {thing1} and <friend> had {number1} {taste} {food1}. \"My {colour1} {thing1} for "
+     "your {number1} {food1}?\" {voice} {name1}. "
+     "(\"Yes!\" {voice} {name2}. So {name2} got the {thing1} and {name1} got the {food1}."
+     "|\"No!\" {voice} {name2}. So {name2} kept the {food1} and {name1} kept the {thing1}.) "
+     "Going home, {name1} did not <passage>"},
 
     // The sentence whose "it" only the last adjective settles: the animal or the thing in its way.
     {"passage",
-     "(cross the bridge because it was too (<weary>|(narrow|shaky|slippery). <other> bridge <there>)"
-     "|take the path because it was too (<weary>|(bumpy|steep|stony). <other> path <there>)"
-     "|use the gate because it was too (<weary>|(low|narrow|rusty). <other> gate <there>)"
-     "|row the boat because it was too (<weary>|(leaky|narrow|shaky). <other> boat <there>)"
-     "|climb the ladder because it was too (<weary>|(rusty|shaky|steep). <other> ladder <there>))"},
+     "(cross the bridge because it was too (<weary>|(narrow|shaky|slippery). <other> bridge <at>.)"
+     "|take the path because it was too (<weary>|(bumpy|steep|stony). <other> path <at>.)"
+     "|use the gate because it was too (<weary>|(low|narrow|rusty). <other> gate <at>.)"
+     "|row the boat because it was too (<weary>|(leaky|narrow|shaky). <other> boat <at>.)"
+     "|climb the ladder because it was too (<weary>|(rusty|shaky|steep). <other> ladder <at>.))"},
     {"other", "So {name1} found another"},
-    {"there", "{near} the {place}."},
     {"weary", "(<nap>|<snack>|<brave>)"},
-    {"nap", "(sleepy|tired|weary). So {name1} (dozed|napped|rested|slept) {near} the {place}."},
-    {"snack", "hungry. So {name1} ate {number} {food}."},
-    {"brave", "(nervous|scared|timid). So {name1} sang a (brave|merry|silly) song."},
-
-    {"treat",
-     "Then {name1} and {name2} (shared {number} {food} {near} the {place}.|{gait} past the {place} and the {place}."
-     "|ate {number} {food} and {number} {food}.)"},
+    {"nap", "(sleepy|tired|weary). So {name1} (dozed|napped|rested|slept) <at>."},
+    {"snack", "hungry. So {name1} ate <snacks>."},
+    {"brave", "(nervous|scared|timid). So {name1} sang a (brave|merry|silly) song <at>."},
 };
 
 // ---- Its interpreter -----------------------------------------------------------------------------------------

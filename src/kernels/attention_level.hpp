@@ -3,4 +3,53 @@
 
 #include <stdint.h>
 
-#define QUERN_LEVEL_ATTENTION_KERNELS(X)
+#include "dropout_level.hpp"
+
+namespace quern::kernels {
+
+constexpr int64_t attention_tile = 64;        // queries, and keys, of a tile
+constexpr int64_t attention_max_width = 256;  // the largest D
+
+/// One head of one sequence: row t of q lies at q + t * q_stride, and so on.
+struct AttentionHead {
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+  int64_t queries, keys, width;  // T, S, D
+  int64_t visible;               // keys at or beyond are hidden from every query
+  bool causal;                   // query t sees the keys below offset + t + 1
+  int64_t offset;
+  float scale;
+  DropoutKey dropout;  // its row 0 is query 0
+};
+
+struct AttentionOutput {
+  float* out;
+  int64_t stride;
+  float* lse;  // (T)
+};
+
+/// to = gradient + beta * to, row by row; `to` is null when nobody wants it.
+struct AttentionSink {
+  float* to;
+  int64_t stride;
+  float beta;
+};
+
+struct AttentionGradient {
+  const float *dout, *out, *lse;
+  int64_t dout_stride, out_stride;
+  AttentionSink dq, dk, dv;
+};
+
+/// The floats that attention_backward_head needs, for a width rounded up to a multiple of 16.
+constexpr int64_t attention_head_scratch(int64_t keys, int64_t padded_width) {
+  return 2 * keys * padded_width + 7 * attention_tile * padded_width + 2 * attention_tile * attention_tile;
+}
+
+}  // namespace quern::kernels
+
+// Queries [begin, end), at most a tile of them; one whole head.
+#define QUERN_LEVEL_ATTENTION_KERNELS(X)                                                \
+  X(attention_forward_tile,                                                             \
+    (const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end)) \
+  X(attention_backward_head, (const AttentionHead& head, const AttentionGradient& gradient, float* scratch))

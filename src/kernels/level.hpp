@@ -1,6 +1,6 @@
-// The table of kernels that are compiled once per level. A file in src/kernels/level/ defines each function in the
-// namespace of its level; src/kernels/level.cpp chooses one table at start. Arguments are plain types: these files
-// see no header of the engine but this one and simd.hpp.
+// The table of kernels that are compiled once per level. A file in src/kernels/level/ defines each function
+// in the namespace of its level; src/kernels/level.cpp chooses one table at start. Arguments are plain types:
+// these files see no header of the engine but this one and simd.hpp.
 #pragma once
 
 #include "attention_level.hpp"
@@ -8,10 +8,10 @@
 
 namespace quern::kernels {
 
-/// Every function of a level: (name, arguments). Each works on the rows [begin, end) or on one (batch, head), on the
-/// calling thread; the drivers in src/kernels/*.cpp cut the work into chunks.
-#define QUERN_LEVEL_KERNELS(X)   \
-  QUERN_LEVEL_ROW_KERNELS(X)     \
+/// Every function of a level: (name, arguments). Each works on the rows [begin, end) or on one (batch, head),
+/// on the calling thread; the drivers in src/kernels/*.cpp cut the work into chunks.
+#define QUERN_LEVEL_KERNELS(X) \
+  QUERN_LEVEL_ROW_KERNELS(X)   \
   QUERN_LEVEL_ATTENTION_KERNELS(X)
 
 #define QUERN_DECLARE(name, arguments) void name arguments;

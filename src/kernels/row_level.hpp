@@ -3,4 +3,128 @@
 
 #include <stdint.h>
 
-#define QUERN_LEVEL_ROW_KERNELS(X)
+#include "dropout_level.hpp"
+
+namespace quern::kernels {
+
+/// Row r lies at data + r * stride; null: none.
+struct Rows {
+  float* data;
+  int64_t stride;
+};
+
+struct NormForward {
+  Rows x, h, stream, branch;  // (R,C)
+  float *mean, *rstd;         // (R)
+  const float *gain, *bias;   // (C)
+  float eps;
+  int64_t cols;
+  DropoutKey dropout;
+};
+
+struct NormBackward {
+  Rows dstream, dbranch;  // (R,C)
+  float dstream_beta, dbranch_beta;
+  Rows dx, dh, x;            // (R,C)
+  const float *mean, *rstd;  // (R)
+  const float* gain;         // (C)
+  float* sums;  // dgain and dbias of the rows [begin, end): (2,C), set to zero by the caller; may be null
+  int64_t cols;
+  DropoutKey dropout;
+};
+
+enum class Function : int { gelu, gelu_erf, relu, exp, tanh, erf, erfc };
+
+struct Map {
+  float* y;
+  const float* x;
+  Function function;
+};
+
+struct MapBackward {
+  float *dx, *y;
+  const float *dy, *x;
+  Function function;
+};
+
+struct Loss {
+  Rows logits;             // (R,V)
+  const int32_t* targets;  // (R), negative: ignored
+  float smoothing, gradient_scale;
+  float *nll, *smoothed;  // (R)
+  int64_t cols;
+};
+
+struct Embedding {
+  float* out;           // (B,T,C)
+  const int32_t* ids;   // (B,T)
+  const float* table;   // (V,C)
+  const float* places;  // (T,C), the row of the first position on; null: none
+  float scale;
+  int64_t length, cols;  // T, C
+  DropoutKey dropout;
+};
+
+struct EmbeddingBackward {
+  float *dtable, *dplaces;  // as in Embedding; added to; null: none
+  const float* dout;        // (B,T,C)
+  const int32_t* ids;       // (B,T)
+  float scale;
+  int64_t rows, length, cols;  // B * T, T, C
+  DropoutKey dropout;
+};
+
+struct AdamWStep {
+  float *w, *m, *v;
+  const float* g;
+  float keep;  // 1 - learning_rate * weight_decay
+  float gradient_scale;
+  float beta2, grow1, grow2;     // beta2, 1 - beta1, 1 - beta2
+  float step_size, denominator;  // learning_rate / (1 - beta1^step), 1 / sqrt(1 - beta2^step)
+  float eps;
+};
+
+struct Sum {
+  const float* x;
+  double* result;
+};
+
+struct Find {
+  const float* x;
+  int64_t* result;  // -1: none
+};
+
+struct ColumnSum {
+  Rows x;       // (R,C)
+  float* sums;  // (C), set to zero by the caller
+  int64_t cols;
+};
+
+struct Fill {
+  float* to;
+  float value;
+};
+
+struct AddScaled {
+  float* to;
+  const float* x;
+  float factor, beta;
+};
+
+}  // namespace quern::kernels
+
+/// [begin, end) are rows, except: channels for embedding_backward, elements for those on plain pointers.
+#define QUERN_LEVEL_ROW_KERNELS(X)                                                \
+  X(norm_forward, (const NormForward& a, int64_t begin, int64_t end))             \
+  X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
+  X(map, (const Map& a, int64_t begin, int64_t end))                              \
+  X(map_backward, (const MapBackward& a, int64_t begin, int64_t end))             \
+  X(loss, (const Loss& a, int64_t begin, int64_t end))                            \
+  X(embedding_forward, (const Embedding& a, int64_t begin, int64_t end))          \
+  X(embedding_backward, (const EmbeddingBackward& a, int64_t begin, int64_t end)) \
+  X(adamw, (const AdamWStep& a, int64_t begin, int64_t end))                      \
+  X(sum_of_squares, (const Sum& a, int64_t begin, int64_t end))                   \
+  X(first_nonfinite, (const Find& a, int64_t begin, int64_t end))                 \
+  X(column_sum, (const ColumnSum& a, int64_t begin, int64_t end))                 \
+  X(fill, (const Fill& a, int64_t begin, int64_t end))                            \
+  X(add_scaled, (const AddScaled& a, int64_t begin, int64_t end))

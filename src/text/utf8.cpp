@@ -10,8 +10,8 @@ namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
-/// What a lead byte announces: the sequence's length (0: no lead byte) and the range of its second byte, in which the
-/// exclusion of overlong forms, surrogates and values above U+10FFFF lies (table 3-7).
+/// What a lead byte announces: the sequence's length (0: no lead byte) and the range of its second byte, in
+/// which the exclusion of overlong forms, surrogates and values above U+10FFFF lies (table 3-7).
 struct Lead {
   int length;
   unsigned low, high;
@@ -31,14 +31,15 @@ Lead lead(unsigned byte) {
 }
 
 bool printable(char32_t c) {
-  if (c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD) return false;          // controls, soft hyphen
-  if (c >= 0x300 && c < 0x370) return false;                                   // combining marks
-  if (c >= 0x200B && c <= 0x200F) return false;                                // zero width, directions
-  if (c >= 0x2028 && c <= 0x202E) return false;                                // separators, directions
-  if (c >= 0x2060 && c <= 0x206F) return false;                                // invisible operators, isolates
-  if (c >= 0xE000 && c < 0xF900) return false;                                 // private use
-  if (c == 0xFEFF || (c >= 0xFFF0 && c < 0x10000 && c != kReplacement)) return false;  // byte order mark, specials
-  return c < 0xE0000;                                                          // tags, private planes
+  if (c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0xAD) return false;  // controls, soft hyphen
+  if (c >= 0x300 && c < 0x370) return false;                           // combining marks
+  if (c >= 0x200B && c <= 0x200F) return false;                        // zero width, directions
+  if (c >= 0x2028 && c <= 0x202E) return false;                        // separators, directions
+  if (c >= 0x2060 && c <= 0x206F) return false;                        // invisible operators, isolates
+  if (c >= 0xE000 && c < 0xF900) return false;                         // private use
+  if (c == 0xFEFF || (c >= 0xFFF0 && c < 0x10000 && c != kReplacement))
+    return false;      // byte order mark, specials
+  return c < 0xE0000;  // tags, private planes
 }
 
 }  // namespace
@@ -46,7 +47,9 @@ bool printable(char32_t c) {
 Utf8Char read_utf8(std::string_view bytes) {
   using Status = Utf8Char::Status;
   QUERN_CHECK(!bytes.empty());
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(bytes[i])); };
+  const auto byte = [&](std::size_t i) {
+    return static_cast<unsigned>(static_cast<unsigned char>(bytes[i]));
+  };
   const Lead first = lead(byte(0));
   if (first.length == 0) return {kReplacement, 1, Status::invalid};
   if (first.length == 1) return {byte(0), 1, Status::ok};
@@ -93,14 +96,11 @@ std::string describe_character(char32_t code_point) {
   return text + "' (" + number + ")";
 }
 
-TextPlace place_of(std::string_view text, std::size_t byte) {
-  const std::string_view before = text.substr(0, byte);
+TextPosition position_of(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, at);
   const std::size_t newline = before.rfind('\n');
-  const std::string_view line = newline == std::string_view::npos ? before : before.substr(newline + 1);
-  TextPlace place;
-  place.line += std::count(before.begin(), before.end(), '\n');
-  place.column += std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  return place;
+  const std::size_t line_start = newline == std::string_view::npos ? 0 : newline + 1;
+  return {std::count(before.begin(), before.end(), '\n') + 1, static_cast<std::int64_t>(at - line_start) + 1};
 }
 
 std::string Utf8Stream::push(std::string_view bytes) {

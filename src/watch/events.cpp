@@ -12,22 +12,33 @@ void Observers::add(std::unique_ptr<Observer> observer) {
 
 template <class Event>
 void Observers::forward(void (Observer::*function)(const Event&), const Event& event, std::int64_t step) {
-  for (std::size_t i = 0; i < list_.size();) {
-    std::string what;
+  std::vector<std::string> failures;
+  std::erase_if(list_, [&](Observer* observer) {
     try {
-      (list_[i]->*function)(event);
-      ++i;
-      continue;
+      (observer->*function)(event);
+      return false;
     } catch (const std::exception& error) {
-      what = error.what();
+      failures.push_back(error.what());
     } catch (...) {
-      what = "unknown exception";
+      failures.push_back("unknown exception");
     }
-    list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
-    on_note({step, "warning: an observer failed and is switched off: " + what});
-    i = 0;  // on_note may have dropped others; nobody must be told the same event twice
-    break;
+    return true;
+  });
+  for (const std::string& what : failures) {
+    on_note({step, "warning: an observer failed and is switched off: " + what, true});
   }
 }
+
+void Observers::on_start(const StartEvent& event) { forward(&Observer::on_start, event, event.step); }
+void Observers::on_resume(const ResumeEvent& event) {
+  forward(&Observer::on_resume, event, event.start.step);
+}
+void Observers::on_step(const StepEvent& event) { forward(&Observer::on_step, event, event.step); }
+void Observers::on_eval(const EvalEvent& event) { forward(&Observer::on_eval, event, event.step); }
+void Observers::on_checkpoint(const CheckpointEvent& event) {
+  forward(&Observer::on_checkpoint, event, event.step);
+}
+void Observers::on_note(const NoteEvent& event) { forward(&Observer::on_note, event, event.step); }
+void Observers::on_end(const EndEvent& event) { forward(&Observer::on_end, event, event.step); }
 
 }  // namespace quern

@@ -1,5 +1,5 @@
-// Sixteen hexadecimal digits that tell one text or tokenizer from another (64-bit FNV-1a). They find a changed file;
-// they are no defence against someone who builds a collision.
+// Sixteen hexadecimal digits that tell one text or tokenizer from another (64-bit FNV-1a). They find a
+// changed file; they are no defence against someone who builds a collision.
 #pragma once
 
 #include <cstdio>

@@ -1,10 +1,11 @@
-// Text to token ids and back. Two kinds: `byte` (256 tokens, the identity, takes any bytes) and `char` (one token for
-// each distinct character of a text, in the order of their code points).
+// Text to token ids and back. Two kinds: `byte` (256 tokens, the identity, takes any bytes) and `char` (one
+// token for each distinct character of a text, in the order of their code points).
 //
 // tokenizer.json of these kinds, keys in any order, no others:
 //   {"type": "quern-byte", "version": 1}
 //   {"type": "quern-char", "version": 1, "chars": ["\n", " ", "!", …]}
-// "chars" holds one character a string, in strictly rising order of code points; a character's place is its id.
+// "chars" holds one character a string, in strictly rising order of code points; a character's place is its
+// id.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@
 
 namespace quern {
 
-/// What a text is called in messages, and the kind of error that a fault in it is: ErrorKind::config for what stands on
-/// the command line (a prompt), ErrorKind::file for what a file holds, whose path is then the name.
+/// What a text is called in messages, and the kind of error that a fault in it is: ErrorKind::config for what
+/// stands on the command line (a prompt), ErrorKind::file for what a file holds, whose path is then the name.
 struct Source {
   std::string name = "the text";
   ErrorKind kind = ErrorKind::config;
@@ -32,7 +33,8 @@ struct Text {
   Source source;
 };
 
-/// A fixed map between text and the ids 0 … vocab_size() - 1. Copies are cheap for byte and char vocabularies.
+/// A fixed map between text and the ids 0 … vocab_size() - 1. Copies are cheap for byte and char
+/// vocabularies.
 class Tokenizer {
  public:
   enum class Kind { byte, character };
@@ -40,23 +42,23 @@ class Tokenizer {
   /// The 256 bytes.
   static Tokenizer bytes();
 
-  /// The distinct characters of all texts together. Throws Error(source.kind) for bytes that are not UTF-8, with their
-  /// place, and ErrorKind::file when there is no character at all.
+  /// The distinct characters of all texts together. Throws Error(source.kind) for bytes that are not UTF-8,
+  /// with their place, and ErrorKind::file when there is no character at all.
   static Tokenizer characters(std::span<const Text> texts);
 
-  /// What to_json wrote. Throws Error(file), with `name` as its place, for anything else: not JSON, a key that is
-  /// unknown, missing or given twice, another type or version, characters that are no characters, repeat or are not in
-  /// order.
+  /// What to_json wrote. Throws Error(file), with `name` as its place, for anything else: not JSON, a key
+  /// that is unknown, missing or given twice, another type or version, characters that are no characters,
+  /// repeat or are not in order.
   static Tokenizer from_json(std::string_view json, const std::string& name);
 
-  /// from_json of a file of at most 64 MiB. Throws Error(file) or Error(io).
+  /// from_json of a file of at most 16 MiB. Throws Error(file) or Error(io).
   static Tokenizer load(const std::filesystem::path& path);
 
   /// tokenizer.json; the same bytes for equal tokenizers.
   std::string to_json() const;
 
-  /// The ids of a text. Throws Error(source.kind) for a character without a token, or bytes that are not UTF-8 (char
-  /// only), naming the character, its place and the tokenizer.
+  /// The ids of a text. Throws Error(source.kind) for a character without a token, or bytes that are not
+  /// UTF-8 (char only), naming the character, its place and the tokenizer.
   std::vector<std::int32_t> encode(std::string_view text, const Source& source = {}) const;
 
   /// encode, appended to `ids`; Id is std::int32_t, or std::uint16_t when vocab_size() <= 65,536.
@@ -66,8 +68,8 @@ class Tokenizer {
   /// The bytes of the tokens, joined. decode(encode(x)) == x for every x that encodes.
   std::string decode(std::span<const std::int32_t> ids) const;
 
-  /// The bytes of one token, 0 <= id < vocab_size(). UTF-8 for char; byte tokens may be parts of a character (see
-  /// Utf8Stream). Valid as long as the tokenizer.
+  /// The bytes of one token, 0 <= id < vocab_size(). UTF-8 for char; byte tokens may be parts of a character
+  /// (see Utf8Stream). Valid as long as the tokenizer.
   std::string_view token_bytes(std::int32_t id) const;
 
   int vocab_size() const { return static_cast<int>(offsets_.size()) - 1; }
@@ -85,9 +87,9 @@ class Tokenizer {
   static Tokenizer from_characters(std::span<const char32_t> sorted);
 
   Kind kind_ = Kind::byte;
-  std::string bytes_;                       // every token's bytes, joined
-  std::vector<std::uint32_t> offsets_{0};   // token i is bytes_[offsets_[i], offsets_[i + 1])
-  std::vector<std::int32_t> id_of_;         // char: by code point up to the largest; -1: no token
+  std::string bytes_;                      // every token's bytes, joined
+  std::vector<std::uint32_t> offsets_{0};  // token i is bytes_[offsets_[i], offsets_[i + 1])
+  std::vector<std::int32_t> id_of_;        // char: by code point up to the largest; -1: no token
 };
 
 extern template void Tokenizer::append(std::vector<std::int32_t>&, const Text&) const;

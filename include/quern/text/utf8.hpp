@@ -1,11 +1,13 @@
-// UTF-8 as The Unicode Standard (15.0, section 3.9, table 3-7) defines it: overlong forms, surrogates and values
-// above U+10FFFF are not UTF-8.
+// UTF-8 as The Unicode Standard (15.0, section 3.9, table 3-7) defines it: overlong forms, surrogates and
+// values above U+10FFFF are not UTF-8.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "quern/base/strict_json.hpp"
 
 namespace quern {
 
@@ -17,12 +19,14 @@ struct Utf8Char {
     truncated,  // the string ends inside what may still become a character
   };
   char32_t code_point = 0;  // U+FFFD unless ok
-  std::uint8_t length = 0;  // bytes used: of the character, or of the maximal subpart to replace by one U+FFFD
+  std::uint8_t length =
+      0;  // bytes used: of the character, or of the maximal subpart to replace by one U+FFFD
   Status status = Status::invalid;
 };
 
-/// Reads one character at the start of `bytes`, which is not empty. A broken sequence has the length of its "maximal
-/// subpart" (Unicode 3.9, definition D93b), so that replacing each by U+FFFD agrees with other readers.
+/// Reads one character at the start of `bytes`, which is not empty. A broken sequence has the length of its
+/// "maximal subpart" (Unicode 3.9, definition D93b), so that replacing each by U+FFFD agrees with other
+/// readers.
 Utf8Char read_utf8(std::string_view bytes);
 
 /// Appends the one to four bytes of a code point that is no surrogate and at most U+10FFFF.
@@ -31,15 +35,11 @@ void append_utf8(std::string& out, char32_t code_point);
 /// A character for a message: 'é' (U+00E9); controls and other unprintables as their number alone, U+0007.
 std::string describe_character(char32_t code_point);
 
-/// Where a byte stands in a text; both count from 1, columns count characters.
-struct TextPlace {
-  std::int64_t line = 1;
-  std::int64_t column = 1;
-};
-TextPlace place_of(std::string_view text, std::size_t byte);
+/// Where byte `at` of a text stands: its line and, in bytes, its column.
+TextPosition position_of(std::string_view text, std::size_t at);
 
-/// Cuts a stream of bytes at characters, so that what is printed is UTF-8 at any moment. Bytes that are not UTF-8 come
-/// out as U+FFFD, one for each maximal subpart.
+/// Cuts a stream of bytes at characters, so that what is printed is UTF-8 at any moment. Bytes that are not
+/// UTF-8 come out as U+FFFD, one for each maximal subpart.
 class Utf8Stream {
  public:
   /// The whole characters that are complete now; at most three bytes are kept for the next call.

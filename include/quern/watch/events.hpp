@@ -1,9 +1,9 @@
 // What training tells whoever watches: plain structs and the interface that takes them. The trainer knows an
 // Observers list and nothing else; an observer knows these structs and nothing of the trainer.
 //
-// The order of a process's calls: on_start (a new run) or on_resume (a continued one), then any number of on_step,
-// on_eval, on_checkpoint and on_note, then on_end. Steps count from 1; an evaluation or checkpoint of step s speaks
-// of the weights after s updates, so step 0 is the initial model.
+// The order of a process's calls: on_start (a new run) or on_resume (a continued one), then any number of
+// on_step, on_eval, on_checkpoint and on_note, then on_end. Steps count from 1; an evaluation or checkpoint
+// of step s speaks of the weights after s updates, so step 0 is the initial model.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@ namespace quern {
 
 /// A run as it begins: what it trains, on what, for how long, on which machine.
 struct StartEvent {
-  std::int64_t step = 0;               // steps done before: 0, or the checkpoint's step in a ResumeEvent
-  std::int64_t max_steps = 0;          // the run ends after this step
-  std::int64_t parameters = 0;         // trainable numbers, a tied matrix counted once
-  std::int64_t train_tokens = 0;       // tokens of the training split
-  std::int64_t val_tokens = 0;         // tokens of the validation split; 0: no validation
-  std::int64_t vocab_size = 0;         //
-  std::int64_t tokens_per_step = 0;    // target tokens of a full step, over micro-batches and ranks
-  std::string name;                    // run.name
-  std::string run_dir;                 // path as the user may type it
-  std::optional<double> entropy_floor; // nats per token that no model can pass on fresh text, when known
-  int threads = 1;                     //
-  std::string isa;                     // ISA level of our kernels, such as "x86-64-v4"
-  std::string precision = "f32";       // "f32" or "bf16"
+  std::int64_t step = 0;                // steps done before: 0, or the checkpoint's step in a ResumeEvent
+  std::int64_t max_steps = 0;           // the run ends after this step
+  std::int64_t parameters = 0;          // trainable numbers, a tied matrix counted once
+  std::int64_t train_tokens = 0;        // tokens of the training split
+  std::int64_t val_tokens = 0;          // tokens of the validation split; 0: no validation
+  std::int64_t vocab_size = 0;          // tokens of the vocabulary
+  std::int64_t tokens_per_step = 0;     // target tokens of a full step, over micro-batches and ranks
+  std::string name;                     // run.name
+  std::string run_dir;                  // path as the user may type it
+  std::optional<double> entropy_floor;  // nats per token that no model can pass on fresh text, when known
+  int threads = 1;                      // that compute
+  std::string isa;                      // level of our kernels, such as "x86-64-v4"
+  std::string precision = "f32";        // "f32" or "bf16"
 };
 
-/// A run that goes on from a checkpoint; `start` describes the run as it now stands, start.step is that checkpoint's.
+/// A run that goes on from a checkpoint; `start` describes the run as it now stands, start.step is that
+/// checkpoint's.
 struct ResumeEvent {
   StartEvent start;
   std::string checkpoint;  // path relative to the run's directory
@@ -39,9 +40,9 @@ struct ResumeEvent {
 
 /// One update.
 struct StepEvent {
-  std::int64_t step = 0;                // from 1
-  std::int64_t tokens = 0;              // target tokens since step 0, this step included
-  double loss = 0;                      // nats per target token of this batch, before the update, not smoothed
+  std::int64_t step = 0;    // from 1
+  std::int64_t tokens = 0;  // target tokens since step 0, this step included
+  double loss = 0;          // nats per target token of this batch, before the update, not smoothed
   std::optional<double> smoothed_loss;  // the objective, when label smoothing is on
   double lr = 0;                        // learning rate of this update
   double grad_norm = 0;                 // global L2 norm before clipping
@@ -55,7 +56,7 @@ struct EvalEvent {
   std::string split = "val";
   double loss = 0;          // nats per target token
   std::int64_t tokens = 0;  // target tokens counted
-  double seconds = 0;       //
+  double seconds = 0;       // wall time
   bool best = false;        // lower than every evaluation of this split before it
 };
 
@@ -66,11 +67,12 @@ struct CheckpointEvent {
   double seconds = 0;  // what saving cost
 };
 
-/// Something a person should read while the run goes on: a warning, a sample. `text` may hold several lines and may
-/// come from data; whoever shows it makes it harmless for a terminal.
+/// Something a person should read while the run goes on: a warning, a sample. `text` may hold several lines
+/// and may come from data; whoever shows it makes it harmless for a terminal.
 struct NoteEvent {
   std::int64_t step = 0;
   std::string text;
+  bool warning = false;  // shown even when the user asked for quiet
 };
 
 /// The end of a process's part of a run.
@@ -99,8 +101,8 @@ class Observer {
   virtual void on_end(const EndEvent&) {}
 };
 
-/// Forwards every event to each observer in the order in which they were added. An observer that throws is dropped,
-/// the others are told so with on_note, and training goes on: nobody who watches can break a run.
+/// Forwards every event to each observer in the order in which they were added. An observer that throws is
+/// dropped, the others are told so with on_note, and training goes on: nobody who watches can break a run.
 class Observers final : public Observer {
  public:
   /// Adds an observer; the caller keeps it alive as long as this list.

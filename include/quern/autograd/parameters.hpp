@@ -1,0 +1,79 @@
+// The owner of everything that lives longer than a step: contiguous slabs of values, gradients and moments.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quern/autograd/var.hpp"
+
+namespace quern {
+
+/// What a parameter starts as.
+struct Init {
+  enum class Kind { constant, normal, uniform } kind = Kind::constant;
+  double scale = 0;  // the constant; the standard deviation; the bound of (-scale, scale)
+
+  static Init constant(double value) { return {Kind::constant, value}; }
+  static Init normal(double deviation) { return {Kind::normal, deviation}; }
+  static Init uniform(double bound) { return {Kind::uniform, bound}; }
+};
+
+/// A named tensor that training changes. Its gradient's destination lives in the store; `slot.written` says whether
+/// this step has written it, over all micro-batches.
+struct Parameter {
+  std::string name;  // "decoder.blocks.0.attention.qkv.weight"
+  std::vector<std::int64_t> shape;
+  bool decays;  // weight decay: matrices and embeddings do, norms and biases never
+  Init init;
+  Slot slot{};
+  std::int64_t offset = 0;  // of its first number in each slab
+
+  std::int64_t size() const;
+};
+
+/// Registration first (modules' constructors), then allocate(), then use. Every parameter starts on a 64-byte
+/// boundary; those that decay come first, so that each kind is one range: {decaying range, the rest}.
+class ParamStore {
+ public:
+  /// Registers a parameter; the reference stays valid. A name may appear once.
+  Parameter& add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init);
+
+  /// Lays out and zeroes the slabs. `trains` false (sampling, evaluation) leaves gradients and moments away.
+  void allocate(bool trains);
+
+  /// Every parameter's first values: number i of the parameter is a pure function of (seed, name, i).
+  void initialise(std::uint64_t seed);
+
+  std::deque<Parameter>& all() { return parameters_; }
+  const std::deque<Parameter>& all() const { return parameters_; }
+  std::int64_t parameter_count() const;  // numbers, padding aside
+
+  /// Forgets all gradients: the next writer of each overwrites.
+  void begin_step();
+  /// Gradients that nobody wrote become zero; call before reading the slab.
+  void complete_gradients();
+
+  std::int64_t decaying_size() const { return decaying_; }  // the slab's first `decaying_size` numbers decay
+  std::int64_t slab_size() const { return size_; }
+  float* values() { return values_.get(); }
+  float* gradients() { return gradients_.get(); }
+  float* first_moments() { return first_moments_.get(); }
+  float* second_moments() { return second_moments_.get(); }
+
+ private:
+  struct Free {
+    void operator()(float* p) const;
+  };
+  using Slab = std::unique_ptr<float, Free>;
+  Slab make_slab() const;
+
+  std::deque<Parameter> parameters_;
+  std::int64_t decaying_ = 0, size_ = 0;
+  Slab values_, gradients_, first_moments_, second_moments_;
+};
+
+}  // namespace quern

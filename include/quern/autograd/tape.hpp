@@ -1,0 +1,140 @@
+// Reverse-mode differentiation. Operations run at once and record how to go back; backward() is one reverse loop.
+// Execution order is topological order (Griewank & Walther 2008, "Evaluating Derivatives", section 3.2).
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "quern/autograd/parameters.hpp"
+#include "quern/base/arena.hpp"
+#include "quern/base/rng.hpp"
+#include "quern/kernels/dropout.hpp"
+
+namespace quern {
+
+class Tape;
+
+/// One recorded operation.
+struct Node {
+  const char* name;
+  void (*backward)(Tape&, const void* closure);
+  const void* closure;
+  Slot** inputs;
+  int input_count;
+  Slot** outputs;
+  int output_count;
+};
+
+/// The memory that tapes work in; kept from step to step.
+struct Workspace {
+  Arena arena;
+  Pool pool;
+  std::vector<Node> nodes;
+};
+
+enum class Mode {
+  train,  // records, drops out
+  infer,  // records nothing, no dropout; the same modules run
+};
+
+/// Where a step's random numbers come from. `first_sequence` is the global index of the batch's first sequence over
+/// micro-batches (and ranks), so that a number falls on the same element however the batch is cut.
+struct RandomContext {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint64_t first_sequence = 0;
+};
+
+/// Lives for one forward and at most one backward pass; at its end all that it took from the workspace goes back.
+class Tape {
+ public:
+  explicit Tape(Workspace& workspace, Mode mode, RandomContext random = {});
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  bool recording() const { return mode_ == Mode::train; }
+
+  // --- making variables
+  Var parameter(Parameter& parameter) { return Var(parameter.slot); }
+  /// A variable on numbers that somebody else owns and that outlive the tape: an input (needs_grad for tests).
+  Var leaf(Tensor value, bool needs_grad = false);
+  /// A fresh variable with its own buffer, not initialised.
+  Var make(std::initializer_list<std::int64_t> shape, Type type = Type::f32, bool needs_grad = true);
+  /// Columns [begin, begin + n) of x's last axis as a variable of its own: the same buffer, its own gradient state.
+  Var columns(Var x, std::int64_t begin, std::int64_t n);
+
+  // --- for operations
+  /// Declares an operation. Inputs may hold "none". The closure is called as closure(tape) in backward; it must be
+  /// trivially copyable and destructible: what it captures is what is saved for backward.
+  template <class Closure>
+  void record(const char* name, std::initializer_list<Var> inputs, std::initializer_list<Var> outputs,
+              const Closure& closure) {
+    static_assert(std::is_trivially_copyable_v<Closure> && std::is_trivially_destructible_v<Closure>);
+    if (!begin_node(inputs, outputs)) return;
+    const Closure* kept = workspace_.arena.make<Closure>(closure);
+    push_node(name, [](Tape& tape, const void* c) { (*static_cast<const Closure*>(c))(tape); }, kept, inputs, outputs);
+  }
+  /// Marks x's value as captured by a closure, so that consume() leaves it.
+  Var keep(Var x);
+  /// The caller was the last reader of x: its buffer goes back unless a closure captured it.
+  void consume(Var x);
+  /// Numbers for statistics that a closure captures; they live as long as the tape.
+  float* statistics(std::int64_t n) { return workspace_.arena.array<float>(static_cast<std::size_t>(n)); }
+  /// The dropout of a (sequences · rows_per_sequence, columns) tensor at a module's path; off in Mode::infer.
+  Dropout dropout(std::uint64_t site, double rate, std::int64_t rows_per_sequence) const;
+
+  // --- inside a closure
+  /// The gradient that reached x, complete; empty when none did.
+  Tensor grad(Var x);
+  /// Where x's gradient goes; empty when nobody wants it. The next writer will add.
+  Sink sink(Var x);
+  /// As sink(input), but y's own gradient buffer is handed on when input has none yet: then the sink's tensor *is*
+  /// grad(y), beta is 0, and the kernel works in place.
+  Sink hand_over(Var y, Var input);
+
+  /// Goes back from the gradients that seed() or a loss has written.
+  void backward();
+  /// y's gradient starts as a copy of these numbers (for tests and heads of your own).
+  void seed(Var y, Tensor gradient);
+
+  Pool& pool() { return workspace_.pool; }
+
+ private:
+  bool begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
+  void push_node(const char* name, void (*run)(Tape&, const void*), const void* closure,
+                 std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
+  void allocate_grad(Slot& slot);
+  void release_value(Slot& slot);
+  void release_grad(Slot& slot);
+  void own(Slot& slot);
+
+  Workspace& workspace_;
+  Mode mode_;
+  RandomContext random_;
+  Arena::Mark mark_;
+  std::size_t first_node_;
+  Slot* owned_ = nullptr;
+};
+
+/// A buffer from the pool that goes back at the closing brace: an operation's scratch.
+class Scratch {
+ public:
+  Scratch(Tape& tape, std::size_t floats)
+      : pool_(tape.pool()), data_(static_cast<float*>(pool_.allocate(floats * sizeof(float)))), size_(floats) {}
+  ~Scratch() { pool_.release(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  float* data() const { return data_; }
+  std::span<float> span() const { return {data_, size_}; }
+
+ private:
+  Pool& pool_;
+  float* data_;
+  std::size_t size_;
+};
+
+}  // namespace quern

@@ -1,0 +1,75 @@
+// The memory of one step, in two regions: an Arena (a stack with a mark) for nodes, closures and statistics, and a Pool
+// (free lists by size) for tensors, each of which goes back at its last use. Both keep what they got from the system,
+// so that a step after the first allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace quern {
+
+/// A stack of bytes in chunks. reset() returns to a mark and keeps the chunks. Nothing placed here is destroyed.
+class Arena {
+ public:
+  struct Mark {
+    std::size_t chunk = 0, used = 0;
+  };
+
+  /// `bytes` bytes aligned to 64, not initialised. Throws std::bad_alloc.
+  void* allocate(std::size_t bytes);
+
+  template <class T>
+  T* array(std::size_t n) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    return static_cast<T*>(allocate(n * sizeof(T)));
+  }
+
+  template <class T, class... Args>
+  T* make(Args&&... args) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    return new (allocate(sizeof(T))) T{std::forward<Args>(args)...};
+  }
+
+  Mark mark() const { return mark_; }
+  void reset(Mark to);
+
+ private:
+  struct Free {
+    void operator()(char* p) const;
+  };
+  struct Chunk {
+    std::unique_ptr<char, Free> data;
+    std::size_t size;
+  };
+  std::vector<Chunk> chunks_;
+  Mark mark_;
+};
+
+/// Blocks by size. A freed block is kept for the next request of its size (or up to a quarter less). Blocks of a
+/// megabyte and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer builds.
+class Pool {
+ public:
+  Pool() = default;
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool();
+
+  /// A block of at least `bytes` bytes aligned to 64, not initialised. Throws std::bad_alloc.
+  void* allocate(std::size_t bytes);
+  void release(void* block);
+
+  std::size_t bytes_in_use() const { return in_use_; }
+  std::size_t bytes_held() const { return held_; }
+
+ private:
+  struct Header;
+  std::map<std::size_t, Header*> free_;  // size -> chain of free blocks
+  std::vector<Header*> all_;
+  std::size_t in_use_ = 0, held_ = 0;
+};
+
+}  // namespace quern

@@ -1,0 +1,88 @@
+// Windows of T+1 tokens: the first T are inputs, the last T their targets, target[t] = input[t + 1].
+// Which windows a training step sees is a pure function of (seed, step, row): there is no state to save, and
+// any division of a step's rows into micro-batches or ranks gives the same windows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "quern/data/config.hpp"
+#include "quern/data/tokens.hpp"
+#include "quern/text/tokenizer.hpp"
+
+namespace quern {
+
+/// The target of a position that counts nowhere.
+constexpr std::int32_t kIgnore = -1;
+
+/// Rows of one micro-batch. The pointers belong to whoever made it and hold until its next batch.
+struct Batch {
+  std::int64_t rows = 0;                  // B
+  std::int64_t length = 0;                // T
+  const std::int32_t* inputs = nullptr;   // (B,T)
+  const std::int32_t* targets = nullptr;  // (B,T), kIgnore where a position does not count
+  std::int64_t target_tokens = 0;         // targets that are not kIgnore
+  std::int64_t target_bytes = 0;  // bytes of text that these targets stand for; only EvalWindows counts them
+  std::int64_t first_row = 0;     // the first row's index among all rows of its step or evaluation
+};
+
+/// The inputs and targets of a batch, kept from one batch to the next so that no batch after the largest
+/// allocates.
+class BatchBuffer {
+ public:
+  /// Room for a batch, whose contents are then unspecified.
+  void resize(std::int64_t rows, std::int64_t length);
+
+  /// Row `row` becomes the window of length + 1 tokens that begins at `start`.
+  void fill(std::int64_t row, TokenView tokens, std::int64_t start);
+
+  /// The first `count` targets of a row become kIgnore.
+  void ignore(std::int64_t row, std::int64_t count);
+
+  const std::int32_t* inputs() const { return inputs_.data(); }
+  const std::int32_t* targets() const { return targets_.data(); }
+
+ private:
+  std::int64_t length_ = 0;
+  std::vector<std::int32_t> inputs_, targets_;  // (B,T)
+};
+
+/// The windows of training. For n tokens:
+///   random   each row's start is uniform in [0, n - T - 1], independent of all others;
+///   shuffle  an epoch is the W = floor((n - 1) / T) windows that begin at o, o + T, o + 2T, …, each once, in
+///   an order
+///            of the epoch's own. They share no target. o is uniform in [0, (n - 1) mod T], of the epoch's
+///            own too: the (n - 1) mod T targets that fill no window fall off at both ends and are others
+///            each epoch. A step takes the next rows_per_step windows and may reach into the next epoch.
+class WindowSampler {
+ public:
+  /// `tokens` outlives the sampler and holds at least T + 1; rows_per_step counts all micro-batches and
+  /// ranks.
+  WindowSampler(TokenView tokens, std::int64_t context_length, WindowOrder order, std::uint64_t seed,
+                std::int64_t rows_per_step);
+
+  /// The rows [first_row, first_row + rows) of a step, 0 <= step < 2^32, counted as the first step being 0;
+  /// rows end at rows_per_step.
+  Batch batch(std::int64_t step, std::int64_t first_row, std::int64_t rows);
+
+  /// Where the window of a row begins in the tokens.
+  std::int64_t start(std::int64_t step, std::int64_t row) const;
+
+  /// W of an epoch in the order shuffle.
+  std::int64_t windows_per_epoch() const { return (tokens_.size() - 1) / context_length_; }
+
+ private:
+  TokenView tokens_;
+  std::int64_t context_length_;
+  WindowOrder order_;
+  std::uint64_t seed_;
+  std::int64_t rows_per_step_;
+  BatchBuffer buffer_;
+};
+
+/// Image of `index` under a permutation of [0, n) that (seed, key) picks: a Feistel network on the smallest
+/// square of a power of two that holds n, applied until the image falls below n (Black & Rogaway 2002,
+/// "Ciphers with Arbitrary Finite Domains", section 3). No table, no state.
+std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t seed, std::uint32_t key);
+
+}  // namespace quern

@@ -1,0 +1,15 @@
+// Element by element on (R,C): rows may lie apart (a row stride), columns not.
+#pragma once
+
+#include "quern/kernels/tensor.hpp"
+
+namespace quern {
+
+/// to = value.
+void fill(Tensor to, float value);
+
+/// to = factor * x + beta * to: a copy with factor 1 and beta 0. x may be to's own buffer. An empty sink is
+/// skipped.
+void add_scaled(Sink to, Tensor x, float factor);
+
+}  // namespace quern

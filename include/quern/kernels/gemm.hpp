@@ -1,0 +1,29 @@
+// The matrix product, the whole seam to oneDNN. Every product of the engine reads as algebra over strided views:
+//   Y = X Wᵀ + b       gemm(Y, X, W.t(), {.bias = b})
+//   dX = dY W          gemm(dX, dY, W)
+//   dW = dYᵀ X         gemm(dW, dY.t(), X)
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "quern/kernels/tensor.hpp"
+
+namespace quern {
+
+struct GemmOptions {
+  float beta = 0;               // c = a·b + bias + beta·c; with 0 whatever c held is overwritten, NaN too
+  const float* bias = nullptr;  // (N), added to every row
+};
+
+/// c (M,N) = a (M,K) · b (K,N) + bias + beta · c. Rows or columns of each operand must be dense (one stride is 1).
+/// Sums in f32. oneDNN's matmul behind a cache of primitives by shape; operands of few rows and tiny products too.
+void gemm(Mat c, Mat a, Mat b, const GemmOptions& options = {});
+
+/// The same product by three plain loops that add in order of k: the oracle, and what a platform without oneDNN uses.
+void gemm_reference(Mat c, Mat a, Mat b, const GemmOptions& options = {});
+
+/// oneDNN's own version, "2.6.3".
+std::string gemm_library_version();
+
+}  // namespace quern

@@ -1,0 +1,32 @@
+// Cross-entropy with label smoothing (Szegedy et al. 2015, 1512.00567, section 7) on rows of logits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "quern/kernels/tensor.hpp"
+
+namespace quern {
+
+/// A row with this target counts nowhere: not in the loss, not in the smoothing, not in the count.
+constexpr std::int32_t ignored_target = -1;
+
+/// Sums over the rows that count, in nats.
+struct RowLoss {
+  double nll = 0;       // sum of -log softmax(logits)[target]
+  double smoothed = 0;  // sum of -sum_v q_v log softmax(logits)_v,  q = (1 - e) * onehot(target) + e / V
+  std::int64_t targets = 0;
+};
+
+/// The loss of R rows of `logits` (R,V); `targets` (R) in [0, V) or ignored_target; e = `label_smoothing` in
+/// [0, 1). With gradient_scale other than 0 the logits are replaced by
+///   gradient_scale * (softmax(logits) - q),  rows of zeros where the target is ignored;
+/// with 0 they are left alone. A logit of -inf has probability 0 (its smoothed loss is inf when e > 0); a row
+/// whose logits hold +inf or NaN, or nothing but -inf, has loss NaN. `scratch` holds
+/// cross_entropy_rows_scratch(R) floats.
+RowLoss cross_entropy_rows(Tensor logits, const std::int32_t* targets, float label_smoothing,
+                           float gradient_scale, std::span<float> scratch);
+std::size_t cross_entropy_rows_scratch(std::int64_t rows);
+
+}  // namespace quern

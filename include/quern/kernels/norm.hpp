@@ -1,0 +1,45 @@
+// Layer normalisation (Ba et al. 2016, 1607.06450), fused with the residual addition and the dropout before
+// it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "quern/kernels/dropout.hpp"
+#include "quern/kernels/tensor.hpp"
+
+namespace quern {
+
+/// For each of R rows:
+///   x = stream + dropout(branch)                                     // (R,C)
+///   mean = sum(x) / C,  rstd = 1 / sqrt(sum((x - mean)^2) / C + eps) // (R)
+///   h = (x - mean) * rstd * gain + bias                              // (R,C)
+/// `gain` (C); `bias` (C) or null. An empty `branch` stands for zero: x is then the stream itself and is not
+/// written (it may be empty). x may be the stream's own buffer, h may be branch's. Rows may lie apart (a row
+/// stride), columns not. Dropout's row is the tensor's row, its column the channel.
+void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor stream, Tensor branch,
+                           const float* gain, const float* bias, float eps, const Dropout& dropout);
+
+/// The gradients of the above from dh and from dx, the gradient that reached x by other ways; one of them may
+/// be empty. With xhat = (x - mean) * rstd, g = dh * gain and means over a row:
+///   d = dx + rstd * (g - mean(g) - xhat * mean(g * xhat))            // (R,C)
+///   dstream = d,  dbranch = mask * d,  dgain = sum over rows of dh * xhat,  dbias = sum over rows of dh  //
+///   (C)
+/// each + beta * what was there. `x` may be empty when dh is. dstream may be dx's own buffer and dbranch may
+/// be dh's (beta 0). `scratch` holds residual_norm_backward_scratch(R, C) floats; it is not used when neither
+/// dgain nor dbias is wanted.
+void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, Tensor dx, Tensor dh,
+                            Tensor x, const float* mean, const float* rstd, const float* gain,
+                            const Dropout& dropout, std::span<float> scratch);
+std::size_t residual_norm_backward_scratch(std::int64_t rows, std::int64_t cols);
+
+/// x = stream + dropout(branch), without a norm; an empty `stream` stands for zero (dropout alone). x may be
+/// the buffer of either.  // (R,C)
+void residual_add_forward(Tensor x, Tensor stream, Tensor branch, const Dropout& dropout);
+
+/// dstream = dx + beta * dstream,  dbranch = mask * dx + beta * dbranch; one of them may be dx's own buffer
+/// when its beta is 0.  // (R,C)
+void residual_add_backward(Sink dstream, Sink dbranch, Tensor dx, const Dropout& dropout);
+
+}  // namespace quern

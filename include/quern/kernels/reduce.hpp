@@ -1,0 +1,23 @@
+// Sums and searches over many numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "quern/kernels/tensor.hpp"
+
+namespace quern {
+
+/// sum of x[i]^2 over n numbers, in double.
+double sum_of_squares(const float* x, std::int64_t n);
+
+/// out[c] = sum over rows of x[r,c] + beta * out[c]: a bias's gradient. out (C), x (R,C), rows may lie apart.
+/// `scratch` holds column_sum_scratch(R, C) floats.
+void column_sum(Sink out, Tensor x, std::span<float> scratch);
+std::size_t column_sum_scratch(std::int64_t rows, std::int64_t cols);
+
+/// The index of the first NaN or infinity; -1 when all n numbers are finite.
+std::int64_t first_nonfinite(const float* x, std::int64_t n);
+
+}  // namespace quern

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "quern/nn/config.hpp"
+#include "quern/nn/linear.hpp"
+
+namespace quern {
+
+/// One layer's keys and values of the tokens read so far.
+struct LayerCache {
+  Tensor keys, values;      // (B,capacity,C)
+  std::int64_t length = 0;  // tokens held
+};
+
+/// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are columns of it.
+struct MultiHeadAttention {
+  std::int64_t heads;
+  Linear qkv;           // (3C,C): the rows of q, then k, then v
+  Linear out;           // (C,C)
+  DropoutSite dropout;  // of the attention weights
+
+  MultiHeadAttention(const Scope& scope, const ModelConfig& config);
+
+  /// x (B,T,C) -> (B,T,C), causal. With a cache, x continues the tokens it holds and is appended to it; the same kernel
+  /// runs.
+  Var operator()(Tape& tape, Var x, LayerCache* cache) const;
+};
+
+}  // namespace quern

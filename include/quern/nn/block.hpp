@@ -1,0 +1,43 @@
+#pragma once
+
+#include "quern/nn/attention.hpp"
+#include "quern/nn/feed_forward.hpp"
+#include "quern/nn/norm.hpp"
+
+namespace quern {
+
+/// What flows between blocks: the residual stream and the last branch, not yet added to it (none at the start), so that
+/// the addition is one pass with the next norm.  // (B,T,C) both
+struct Flow {
+  Var stream, branch;
+};
+
+/// Self-attention and feed-forward, each with its residual connection.
+///   pre-norm (Xiong et al. 2020, 2002.04745):   x = x + f(LN(x))
+///   post-norm (Vaswani et al. 2017, section 3.1): x = LN(x + f(x))
+struct Block {
+  NormPlacement placement;
+  Norm attention_norm;
+  MultiHeadAttention attention;
+  Norm feed_forward_norm;
+  FeedForward feed_forward;
+
+  Block(const Scope& scope, const ModelConfig& config)
+      : placement(config.norm_placement),
+        attention_norm(scope / "attention_norm", config),
+        attention(scope / "attention", config),
+        feed_forward_norm(scope / "feed_forward_norm", config),
+        feed_forward(scope / "feed_forward", config) {}
+
+  Flow operator()(Tape& tape, Flow x, LayerCache* cache) const {
+    if (placement == NormPlacement::pre) {
+      const auto [a, a_normed] = attention_norm(tape, x.stream, x.branch);
+      const auto [f, f_normed] = feed_forward_norm(tape, a, attention(tape, a_normed, cache));
+      return {f, feed_forward(tape, f_normed)};
+    }
+    const Var a = attention_norm(tape, x.stream, attention(tape, x.stream, cache)).normed;
+    return {feed_forward_norm(tape, a, feed_forward(tape, a)).normed, Var()};
+  }
+};
+
+}  // namespace quern

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "quern/nn/attention.hpp"
+
+namespace quern {
+
+/// The keys and values of every layer: what a model that generates need not compute again.
+class KVCache {
+ public:
+  /// Room for `capacity` tokens of `batch` sequences.
+  KVCache(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t d_model);
+
+  LayerCache* layer(std::size_t i) { return &layers_[i]; }
+  std::int64_t length() const { return layers_.empty() ? 0 : layers_[0].length; }
+  std::int64_t capacity() const { return capacity_; }
+  void clear();
+
+ private:
+  std::int64_t capacity_;
+  std::unique_ptr<float[]> numbers_;  // (layers,2,B,capacity,C)
+  std::vector<LayerCache> layers_;
+};
+
+}  // namespace quern

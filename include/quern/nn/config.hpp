@@ -1,0 +1,85 @@
+// What a model is: the config's section "model".
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "quern/base/fields.hpp"
+#include "quern/kernels/activation.hpp"
+
+namespace quern {
+
+enum class Architecture { decoder };
+enum class NormKind { layernorm };
+enum class NormPlacement { pre, post };
+enum class PositionKind { learned, sinusoidal, none };
+enum class InitKind { gpt2, xavier };
+
+constexpr auto enum_names(Architecture) {
+  return std::to_array<EnumName<Architecture>>({{Architecture::decoder, "decoder"}});
+}
+constexpr auto enum_names(Activation) {
+  return std::to_array<EnumName<Activation>>(
+      {{Activation::gelu, "gelu"}, {Activation::gelu_erf, "gelu_erf"}, {Activation::relu, "relu"}});
+}
+constexpr auto enum_names(NormKind) {
+  return std::to_array<EnumName<NormKind>>({{NormKind::layernorm, "layernorm"}});
+}
+constexpr auto enum_names(NormPlacement) {
+  return std::to_array<EnumName<NormPlacement>>({{NormPlacement::pre, "pre"}, {NormPlacement::post, "post"}});
+}
+constexpr auto enum_names(PositionKind) {
+  return std::to_array<EnumName<PositionKind>>({{PositionKind::learned, "learned"},
+                                                {PositionKind::sinusoidal, "sinusoidal"},
+                                                {PositionKind::none, "none"}});
+}
+constexpr auto enum_names(InitKind) {
+  return std::to_array<EnumName<InitKind>>({{InitKind::gpt2, "gpt2"}, {InitKind::xavier, "xavier"}});
+}
+
+struct ModelConfig {
+  Architecture architecture = Architecture::decoder;
+  std::int64_t d_model = 128;
+  std::int64_t n_layers = 4;
+  std::int64_t n_heads = 4;
+  std::int64_t d_ff = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t context_length = 256;
+  double dropout = 0;
+  double attention_dropout = 0;
+  bool bias = true;
+  bool tie_embeddings = true;
+  Activation activation = Activation::gelu;
+  NormKind norm = NormKind::layernorm;
+  NormPlacement norm_placement = NormPlacement::pre;
+  double norm_eps = 1e-5;
+  PositionKind position = PositionKind::learned;
+  InitKind init = InitKind::gpt2;
+
+  void fields(FieldList& f) {
+    f("architecture", architecture, "Which parts the Transformer has: a causal decoder alone.");
+    f("d_model", d_model, between(1, 65536), "Width of the residual stream.");
+    f("n_layers", n_layers, between(1, 1024), "Number of blocks.");
+    f("n_heads", n_heads, between(1, 65536), "Attention heads; must divide d_model.");
+    f("d_ff", d_ff, between(0, 1048576), "Width of the feed-forward's hidden layer; 0 means 4 * d_model.");
+    f("vocab_size", vocab_size, between(0, 16777216),
+      "Tokens the model knows; 0 means the tokenizer's number.");
+    f("context_length", context_length, between(1, 1048576), "Tokens of one training window.");
+    f("dropout", dropout, half_open(0, 1),
+      "Share of activations dropped after the embedding and after each attention and feed-forward.");
+    f("attention_dropout", attention_dropout, half_open(0, 1), "Share of attention weights dropped.");
+    f("bias", bias, "Biases in the linear layers and norms.");
+    f("tie_embeddings", tie_embeddings, "The output projection is the token embedding, transposed.");
+    f("activation", activation,
+      "The feed-forward's nonlinearity; gelu is the tanh form, gelu_erf the exact one.");
+    f("norm", norm, "Normalisation of the residual stream.");
+    f("norm_placement", norm_placement,
+      "pre: before each sublayer; post: after the addition, as in the 2017 paper.");
+    f("norm_eps", norm_eps, above(0), "Added to the variance before the square root.");
+    f("position", position, "How a token knows its place.");
+    f("init", init,
+      "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
+  }
+};
+
+}  // namespace quern

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "quern/autograd/ops.hpp"
+#include "quern/nn/config.hpp"
+#include "quern/nn/scope.hpp"
+
+namespace quern {
+
+/// LayerNorm (Ba et al. 2016) together with the residual addition and the dropout that precede it.
+struct Norm {
+  Parameter* gain;  // (C), "weight"
+  Parameter* bias;  // (C) or absent
+  float eps;
+  DropoutSite dropout;  // of the branch that is added
+
+  Norm(const Scope& scope, const ModelConfig& config)
+      : gain(scope.vector("weight", config.d_model, 1)),
+        bias(config.bias ? scope.vector("bias", config.d_model, 0) : nullptr),
+        eps(static_cast<float>(config.norm_eps)),
+        dropout{scope.site(), config.dropout} {}
+
+  /// {stream + dropout(branch), its normalised rows}  // (B,T,C)
+  ResidualNorm operator()(Tape& tape, Var stream, Var branch) const {
+    return residual_norm(tape, stream, branch, var(gain), var(bias), eps, dropout);
+  }
+};
+
+}  // namespace quern

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "quern/autograd/parameters.hpp"
+#include "quern/base/rng.hpp"
+
+namespace quern {
+
+/// Where a module registers its parameters: the store and the module's path. The path is also what names its
+/// randomness, so that it does not depend on the order of calls.
+class Scope {
+ public:
+  explicit Scope(ParamStore& store, std::string path = {}) : store_(store), path_(std::move(path)) {}
+
+  Scope operator/(const std::string& name) const { return Scope(store_, path_.empty() ? name : path_ + "." + name); }
+
+  /// A matrix or an embedding: decays.
+  Parameter* matrix(const std::string& name, std::int64_t rows, std::int64_t cols, Init init) const {
+    return &store_.add((*this / name).path_, {rows, cols}, true, init);
+  }
+  /// A gain or a bias: never decays.
+  Parameter* vector(const std::string& name, std::int64_t n, double value) const {
+    return &store_.add((*this / name).path_, {n}, false, Init::constant(value));
+  }
+
+  std::uint64_t site() const { return site_hash(path_); }
+
+ private:
+  ParamStore& store_;
+  std::string path_;
+};
+
+/// The variable of a parameter that may be absent.
+inline Var var(Parameter* parameter) { return parameter != nullptr ? Var(parameter->slot) : Var(); }
+
+}  // namespace quern

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "quern/base/files.hpp"
+#include "quern/nn/transformer.hpp"
+#include "quern/text/tokenizer.hpp"
+#include "quern/train/checkpoint_store.hpp"
+#include "quern/train/config.hpp"
+
+namespace quern {
+
+/// A trained model, ready to evaluate or sample.
+struct LoadedRun {
+  Config config;  // as resolved when the run was created; model.vocab_size is the true size
+  Tokenizer tokenizer;
+  std::unique_ptr<Transformer> model;
+  std::int64_t step = 0;
+  std::vector<std::string> warnings;  // newer checkpoints that were passed over, and why
+};
+
+/// The model of a run at `checkpoint`: "best" (lowest validation loss among the checkpoints there; the newest when none
+/// was evaluated), "last" (the newest that is intact) or a step's number. Throws Error(run) when `run` is no run or has
+/// no such checkpoint, Error(file) when a named one is damaged.
+LoadedRun load_run(Files& files, const std::filesystem::path& run, const std::string& checkpoint);
+
+/// The config that a run was created with.
+Config load_run_config(Files& files, const std::filesystem::path& run);
+
+}  // namespace quern

@@ -1,0 +1,39 @@
+// From a command line to a finished run: what is trained, where, and from which step on.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "quern/base/files.hpp"
+#include "quern/train/config.hpp"
+#include "quern/watch/events.hpp"
+
+namespace quern {
+
+struct TrainRequest {
+  std::vector<std::string> config_files, sets;
+  std::filesystem::path run_dir;  // empty: a new name below runs/
+  std::string resume;             // empty: a new run; "auto", a run's directory, or one of its checkpoints
+  bool overwrite = false;
+  std::string commit;  // of this program, for env.json
+};
+
+struct TrainOutcome {
+  int exit_code = 0;  // 0, or 128 + a signal
+  std::filesystem::path run_dir;
+};
+
+/// Trains as the request says; `watch` adds observers once the run's config is known. Errors before the first step
+/// leave nothing behind; later ones leave the run resumable.
+///   new run:  config (2), corpus (3), the directory (4, 7), then training.
+///   resume:   the run's own config with those changes that a resume allows (7 otherwise), its tokenizer, the
+///             same corpus (7), the newest intact checkpoint, or the named one (3).
+TrainOutcome train(Files& files, const TrainRequest& request,
+                   const std::function<void(Observers&, const Config&)>& watch);
+
+/// The threads that run.threads = 0 stands for: OMP_NUM_THREADS when set, else every core this process may use.
+int default_threads();
+
+}  // namespace quern

@@ -1,0 +1,21 @@
+#pragma once
+
+namespace quern {
+
+/// While one of these lives, the first SIGINT, SIGTERM or SIGHUP asks for a stop, a second one ends the process at
+/// once, and SIGUSR1 asks for a checkpoint. The handlers set flags and do nothing else.
+class SignalGuard {
+ public:
+  SignalGuard();
+  ~SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+};
+
+/// The signal that asked for a stop; 0 when none did.
+int stop_signal();
+
+/// Whether a checkpoint was asked for since the last call.
+bool take_save_request();
+
+}  // namespace quern

@@ -1,0 +1,62 @@
+// metrics.jsonl, the truth about a run: one JSON object a line, written as training goes and read by
+// everything that draws a run. Numbers are printed in the shortest form that reads back to the same double;
+// what is not finite has no JSON form, is written as null and read as NaN.
+//
+//   {"event":"start","time":…,"parameters":…,"train_tokens":…,"val_tokens":…,…}
+//   {"event":"step","time":…,"step":20,"tokens":15360,"loss":2.31,"lr":0.001,"grad_norm":0.8,"ms":31.2,
+//    "tokens_per_second":24615}                                       and "smoothed_loss" when smoothing is
+//    on
+//   {"event":"eval","time":…,"step":20,"split":"val","loss":2.28,"tokens":15360,"seconds":0.4}
+//   {"event":"checkpoint","time":…,"step":20,"path":"ckpt/step-000000020","seconds":0.05}
+//   {"event":"resume","time":…,"step":20,"checkpoint":"ckpt/step-000000020",…}
+//   {"event":"end","time":…,"step":40,"status":"completed","seconds":12.5,…}
+//
+// "time" is the UTC clock in seconds since 1970; durations come from a steady clock.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "quern/base/files.hpp"
+#include "quern/watch/events.hpp"
+
+namespace quern {
+
+/// Writes metrics.jsonl. An event never throws: a line that cannot be written now (a full disk) is kept and
+/// written before the next one, so the file is always a beginning of what was said; sync() is where trouble
+/// is reported.
+class JsonlWriter final : public Observer {
+ public:
+  /// Opens `path`, creating it if need be, and cuts it to `offset` bytes: 0 for a new run, at resume the
+  /// offset that the checkpoint recorded. Throws Error: io when the system refuses, file when the file is
+  /// shorter than `offset` or no line ends there.
+  JsonlWriter(Files& files, const std::filesystem::path& path, std::int64_t offset = 0);
+  ~JsonlWriter() override;
+
+  /// Makes everything said so far durable (fsync) and returns the file's size in bytes, for the checkpoint to
+  /// record. Throws Error io, naming the path and the system's reason, when lines are still unwritten or the
+  /// fsync fails.
+  std::int64_t sync();
+
+  /// Bytes that sync() would return: written or still to be written.
+  std::int64_t offset() const { return offset_; }
+
+  void on_start(const StartEvent& event) override;
+  void on_resume(const ResumeEvent& event) override;
+  void on_step(const StepEvent& event) override;
+  void on_eval(const EvalEvent& event) override;
+  void on_checkpoint(const CheckpointEvent& event) override;
+  void on_end(const EndEvent& event) override;
+
+ private:
+  void append(std::string_view line);
+  void write_pending();  // throws what File::write throws
+
+  File file_;
+  std::string pending_;      // said, not yet in the file
+  std::int64_t offset_ = 0;  // bytes of the file and of pending_
+};
+
+}  // namespace quern

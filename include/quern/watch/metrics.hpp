@@ -1,0 +1,34 @@
+// Reads a run back from its metrics.jsonl (the form is in jsonl.hpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quern/watch/events.hpp"
+
+namespace quern {
+
+/// A run as its metrics.jsonl tells it.
+struct Metrics {
+  std::optional<StartEvent> start;
+  std::vector<StepEvent> steps;  // step strictly increasing
+  std::vector<EvalEvent> evals;  // step increasing; a split occurs at most once a step
+  std::vector<CheckpointEvent> checkpoints;
+  std::vector<std::int64_t> resumes;  // the steps from which the run went on
+  std::optional<EndEvent> end;        // of the last process, unless a resume followed it
+};
+
+/// Reads metrics.jsonl. A last line without its newline that is not whole JSON is a write in progress or cut
+/// short and is left out; events of other names are left out too, so that an older program reads a newer
+/// file. Everything else must be right: a line that is not a JSON object, a missing or mistyped field, a step
+/// that is not above the one before (resuming cuts the file, so that each step stands once) throw Error file
+/// at path:line; so do a file above 4 GiB and one that is missing. Error io when the system refuses to read.
+Metrics read_metrics(const std::string& path);
+
+/// Reads the metrics of `run`: a run's directory, or a metrics.jsonl itself. Throws Error run (exit code 7)
+/// when there is nothing at `run` or the directory holds no metrics.jsonl.
+Metrics read_run(const std::string& run);
+
+}  // namespace quern

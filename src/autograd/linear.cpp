@@ -1,0 +1,79 @@
+#include "quern/autograd/ops.hpp"
+#include "quern/kernels/gemm.hpp"
+#include "quern/kernels/reduce.hpp"
+
+namespace quern {
+namespace {
+
+/// A fresh variable of x's leading axes and a last axis of n.
+Var like(Tape& tape, const Tensor& x, std::int64_t n) {
+  switch (x.rank) {
+    case 1: return tape.make({n}, x.type);
+    case 2: return tape.make({x.dim[0], n}, x.type);
+    default: QUERN_CHECK(x.rank == 3, x.rank); return tape.make({x.dim[0], x.dim[1], n}, x.type);
+  }
+}
+
+void bias_gradient(Tape& tape, Var b, Tensor dy) {
+  const Sink db = tape.sink(b);
+  if (!db) return;
+  const Scratch scratch(tape, column_sum_scratch(dy.rows(), dy.last()));
+  column_sum(db, dy, scratch.span());
+}
+
+void check_shapes(Var x, Var w, Var b) {
+  QUERN_CHECK(w.shape().rank == 2 && x.shape().last() == w.dim(1), x.shape().last(), w.dim(0), w.dim(1));
+  QUERN_CHECK(!b || b.shape().size() == w.dim(0));
+}
+
+/// dW = dyᵀ x and dx = dy W.
+void product_gradients(Tape& tape, Var x, Var w, Tensor dy) {
+  if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dy.mat().t(), x.value().mat(), {.beta = dw.beta});
+  if (const Sink dx = tape.sink(x)) gemm(dx.to.mat(), dy.mat(), w.value().mat(), {.beta = dx.beta});
+}
+
+}  // namespace
+
+Var linear(Tape& tape, Var x, Var w, Var b) {
+  check_shapes(x, w, b);
+  const Var y = like(tape, x.shape(), w.dim(0));
+  gemm(y.value().mat(), x.value().mat(), w.value().mat().t(), {.bias = b.floats()});
+  tape.record("linear", {x, w, b}, {y}, [x = tape.keep(x), w, b, y](Tape& t) {
+    const Tensor dy = t.grad(y);
+    bias_gradient(t, b, dy);
+    product_gradients(t, x, w, dy);
+  });
+  return y;
+}
+
+Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation) {
+  check_shapes(x, w1, b1);
+  QUERN_CHECK(w2.shape().rank == 2 && w2.dim(1) == w1.dim(0) && (!b2 || b2.shape().size() == w2.dim(0)));
+  const Var pre = like(tape, x.shape(), w1.dim(0));  // (…,F)
+  const Var y = like(tape, x.shape(), w2.dim(0));
+  const Scratch hidden_block(tape, static_cast<std::size_t>(pre.shape().size()));
+  Tensor hidden = pre.value();
+  hidden.data = hidden_block.data();
+  gemm(pre.value().mat(), x.value().mat(), w1.value().mat().t(), {.bias = b1.floats()});
+  activation_forward(hidden, pre.value(), activation);
+  gemm(y.value().mat(), hidden.mat(), w2.value().mat().t(), {.bias = b2.floats()});
+  tape.record("feed_forward", {x, w1, b1, w2, b2}, {y},
+              [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation](Tape& t) {
+                const Tensor dy = t.grad(y);
+                const auto n = static_cast<std::size_t>(pre.shape().size());
+                const Scratch hidden_again(t, n), gradient(t, n);
+                Tensor h = pre.value(), dpre = pre.value();  // (…,F)
+                h.data = hidden_again.data();
+                dpre.data = gradient.data();
+                gemm(dpre.mat(), dy.mat(), w2.value().mat());
+                activation_backward(dpre, h, dpre, pre.value(), activation);
+                bias_gradient(t, b2, dy);
+                if (const Sink dw2 = t.sink(w2)) gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});
+                bias_gradient(t, b1, dpre);
+                product_gradients(t, x, w1, dpre);
+              });
+  tape.consume(pre);
+  return y;
+}
+
+}  // namespace quern

@@ -1,0 +1,45 @@
+#include "quern/kernels/loss.hpp"
+
+#include <algorithm>
+
+#include "quern/autograd/ops.hpp"
+#include "quern/kernels/gemm.hpp"
+
+namespace quern {
+namespace {
+
+/// Rows of one chunk: logits of about 32 MB, and not fewer rows than keep the weight gradient's product busy.
+std::int64_t chunk_rows(std::int64_t vocabulary) {
+  return std::clamp<std::int64_t>((std::int64_t{32} << 20) / (4 * vocabulary), 256, 4096);
+}
+
+}  // namespace
+
+Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, double normaliser,
+                        float label_smoothing) {
+  const Mat rows = x.value().mat();  // (R,C)
+  const std::int64_t R = rows.rows, V = w.dim(0);
+  QUERN_CHECK(w.shape().rank == 2 && w.dim(1) == rows.cols && normaliser > 0, w.dim(1), rows.cols, normaliser);
+  const std::int64_t chunk = std::min(R, chunk_rows(V));
+  const Scratch logits_block(tape, static_cast<std::size_t>(chunk * V));
+  const Scratch row_scratch(tape, cross_entropy_rows_scratch(chunk));
+  const auto scale = tape.recording() ? static_cast<float>(1 / normaliser) : 0.0F;
+  const Sink dx = tape.recording() ? tape.sink(x) : Sink();
+  Loss total;
+  for (std::int64_t begin = 0; begin < R; begin += chunk) {
+    const std::int64_t n = std::min(chunk, R - begin);
+    const Tensor logits(logits_block.data(), {n, V});
+    const Mat x_rows = rows.row_range(begin, n);
+    gemm(logits.mat(), x_rows, w.value().mat().t());
+    const RowLoss loss = cross_entropy_rows(logits, targets + begin, label_smoothing, scale, row_scratch.span());
+    total.nll += loss.nll;
+    total.smoothed += loss.smoothed;
+    total.targets += loss.targets;
+    if (!tape.recording()) continue;
+    if (dx) gemm(dx.to.mat().row_range(begin, n), logits.mat(), w.value().mat(), {.beta = dx.beta});
+    if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), logits.mat().t(), x_rows, {.beta = dw.beta});
+  }
+  return total;
+}
+
+}  // namespace quern

@@ -1,0 +1,39 @@
+#include "quern/kernels/norm.hpp"
+
+#include "quern/autograd/ops.hpp"
+
+namespace quern {
+
+ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps, DropoutSite dropout) {
+  const Tensor& s = stream.value();
+  QUERN_CHECK(s.rank == 3 && (!branch || same_shape(s, branch.shape())) && gain.shape().size() == s.last(), s.rank);
+  const std::int64_t R = s.rows();
+  const Dropout mask = tape.dropout(dropout.site, dropout.rate, s.dim[1]);
+  const Var x = branch ? tape.make({s.dim[0], s.dim[1], s.dim[2]}) : stream;  // (B,T,C)
+  const Var h = tape.make({s.dim[0], s.dim[1], s.dim[2]});                    // (B,T,C)
+  float *mean = tape.statistics(R), *rstd = tape.statistics(R);               // (R)
+  residual_norm_forward(x.value(), h.value(), mean, rstd, s, branch.value_or_empty(), gain.floats(), bias.floats(), eps,
+                        mask);
+  const auto scratch_size = residual_norm_backward_scratch(R, s.last());
+  if (!branch) {
+    tape.record("norm", {stream, gain, bias}, {h},
+                [x = tape.keep(x), h, gain, bias, mean, rstd, mask, scratch_size](Tape& t) {
+                  const Scratch scratch(t, scratch_size);
+                  residual_norm_backward(t.sink(x), {}, t.sink(gain), t.sink(bias), {}, t.grad(h), x.value(), mean,
+                                         rstd, gain.floats(), mask, scratch.span());
+                });
+    return {x, h};
+  }
+  tape.record("residual_norm", {stream, branch, gain, bias}, {x, h},
+              [x = tape.keep(x), h, stream, branch, gain, bias, mean, rstd, mask, scratch_size](Tape& t) {
+                const Scratch scratch(t, scratch_size);
+                const Tensor dx = t.grad(x), dh = t.grad(h);
+                const Sink dstream = t.hand_over(x, stream), dbranch = t.sink(branch);
+                residual_norm_backward(dstream, dbranch, t.sink(gain), t.sink(bias), dx, dh, x.value(), mean, rstd,
+                                       gain.floats(), mask, scratch.span());
+              });
+  tape.consume(branch);
+  return {x, h};
+}
+
+}  // namespace quern

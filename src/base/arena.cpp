@@ -1,0 +1,121 @@
+#include "quern/base/arena.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "quern/base/check.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace quern {
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+/// Memory from the system; a large block lies on huge pages where the system grants them, which spares most page
+/// faults and TLB misses of a step.
+void* from_system(std::size_t bytes) {
+  const bool large = bytes >= huge_page;
+  void* p = std::aligned_alloc(large ? huge_page : alignment, round_up(bytes, large ? huge_page : alignment));
+  if (p == nullptr) throw std::bad_alloc();
+  if (large) madvise(p, round_up(bytes, huge_page), MADV_HUGEPAGE);
+  return p;
+}
+
+/// Freed memory reads as NaN in debug builds, and not at all under AddressSanitizer.
+void poison([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_POISON_MEMORY_REGION(p, bytes);
+#elif !defined(NDEBUG)
+  std::memset(p, 0xff, bytes);
+#endif
+}
+
+void unpoison([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(p, bytes);
+#endif
+}
+
+}  // namespace
+
+void Arena::Free::operator()(char* p) const { std::free(p); }
+
+void* Arena::allocate(std::size_t bytes) {
+  bytes = round_up(std::max<std::size_t>(bytes, 1), alignment);
+  while (mark_.chunk < chunks_.size() && mark_.used + bytes > chunks_[mark_.chunk].size) mark_ = {mark_.chunk + 1, 0};
+  if (mark_.chunk == chunks_.size()) {
+    const std::size_t size = std::max(bytes, std::size_t{1} << 20);
+    chunks_.push_back({std::unique_ptr<char, Free>(static_cast<char*>(from_system(size))), size});
+  }
+  char* p = chunks_[mark_.chunk].data.get() + mark_.used;
+  mark_.used += bytes;
+  unpoison(p, bytes);
+  return p;
+}
+
+void Arena::reset(Mark to) {
+  for (std::size_t i = to.chunk; i < chunks_.size() && i <= mark_.chunk; ++i) {
+    const std::size_t begin = i == to.chunk ? to.used : 0;
+    const std::size_t end = i == mark_.chunk ? mark_.used : chunks_[i].size;
+    if (end > begin) poison(chunks_[i].data.get() + begin, end - begin);
+  }
+  mark_ = to;
+}
+
+struct alignas(alignment) Pool::Header {
+  std::size_t size;  // of the data behind the header
+  Header* next;      // in the chain of free blocks
+  bool free;
+};
+
+Pool::~Pool() {
+  for (Header* block : all_) {
+    unpoison(block + 1, block->size);
+    std::free(block);
+  }
+}
+
+void* Pool::allocate(std::size_t bytes) {
+  bytes = round_up(std::max<std::size_t>(bytes, 1), alignment);
+  Header* block = nullptr;
+  for (auto it = free_.lower_bound(bytes); it != free_.end() && it->first <= bytes + bytes / 4; ++it) {
+    if (it->second == nullptr) continue;
+    block = it->second;
+    it->second = block->next;
+    break;
+  }
+  if (block == nullptr) {
+    block = static_cast<Header*>(from_system(sizeof(Header) + bytes));
+    block->size = bytes;
+    all_.push_back(block);
+    free_.try_emplace(bytes, nullptr);
+    held_ += bytes;
+  }
+  block->free = false;
+  in_use_ += block->size;
+  unpoison(block + 1, block->size);
+  return block + 1;
+}
+
+void Pool::release(void* data) {
+  Header* block = static_cast<Header*>(data) - 1;
+  QUERN_CHECK(!block->free, block->size);
+  block->free = true;
+  in_use_ -= block->size;
+  poison(data, block->size);
+  Header*& head = free_[block->size];
+  block->next = head;
+  head = block;
+}
+
+}  // namespace quern

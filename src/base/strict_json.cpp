@@ -1,0 +1,381 @@
+#include "quern/base/strict_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "quern/base/suggest.hpp"
+
+namespace quern {
+
+std::string place(std::string_view name, TextPosition at) {
+  std::string text(name);
+  if (at.line > 0) text += ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
+  return text;
+}
+
+namespace {
+
+constexpr std::size_t max_depth = 64;
+
+/// Finds each token's place in the text, in step with the parser's events: nlohmann's SAX interface has no
+/// positions. It only ever walks over text that the parser's lexer has accepted.
+class Locator {
+ public:
+  explicit Locator(std::string_view text) : text_(text) {}
+
+  /// The start of the next token that is no separator.
+  TextPosition next() {
+    skip_to_token();
+    return here();
+  }
+  std::string_view rest() const { return text_.substr(offset_); }
+
+  /// Steps over the token at the current place.
+  void skip_string() {
+    advance(1);
+    while (text_[offset_] != '"') advance(text_[offset_] == '\\' ? 2 : 1);
+    advance(1);
+  }
+  void skip_scalar() {
+    while (offset_ < text_.size() &&
+           std::string_view(" \t\r\n,:]}/").find(text_[offset_]) == std::string_view::npos)
+      advance(1);
+  }
+  void skip_bracket() { advance(1); }
+
+  /// The place of any byte at or after the current one.
+  TextPosition at(std::size_t offset) {
+    if (offset > offset_) advance(std::min(offset, text_.size()) - offset_);
+    return here();
+  }
+
+ private:
+  TextPosition here() const { return {line_, static_cast<std::int64_t>(offset_ - line_start_) + 1}; }
+
+  void advance(std::size_t bytes) {
+    for (; bytes > 0 && offset_ < text_.size(); --bytes) {
+      if (text_[offset_++] == '\n') {
+        ++line_;
+        line_start_ = offset_;
+      }
+    }
+  }
+
+  void skip_to_token() {
+    while (offset_ < text_.size()) {
+      const std::string_view ahead = rest();
+      if (std::string_view(" \t\r\n,:").find(ahead[0]) != std::string_view::npos) {
+        advance(1);
+      } else if (ahead.starts_with("//")) {
+        advance(std::min(ahead.find('\n'), ahead.size()));
+      } else if (ahead.starts_with("/*") && ahead.find("*/", 2) != std::string_view::npos) {
+        advance(ahead.find("*/", 2) + 2);
+      } else {
+        return;
+      }
+    }
+  }
+
+  std::string_view text_;
+  std::size_t offset_ = 0;
+  std::size_t line_start_ = 0;
+  std::int64_t line_ = 1;
+};
+
+/// Builds the tree from nlohmann's events; throws Error at the first mistake.
+class Builder {
+ public:
+  using number_integer_t = nlohmann::json::number_integer_t;
+  using number_unsigned_t = nlohmann::json::number_unsigned_t;
+  using number_float_t = nlohmann::json::number_float_t;
+  using string_t = nlohmann::json::string_t;
+  using binary_t = nlohmann::json::binary_t;
+
+  Builder(std::string_view text, std::string_view name, ErrorKind kind, DuplicateKeys duplicates)
+      : text_(text), name_(name), kind_(kind), duplicates_(duplicates), locator_(text) {}
+
+  bool null() { return scalar(nullptr); }
+  bool boolean(bool value) { return scalar(value); }
+  bool number_integer(number_integer_t value) { return scalar(static_cast<std::int64_t>(value)); }
+  bool number_unsigned(number_unsigned_t value) { return scalar(static_cast<std::uint64_t>(value)); }
+  bool number_float(number_float_t value, const string_t&) { return scalar(value); }
+  bool string(string_t& value) {
+    put(std::move(value), locator_.next());
+    locator_.skip_string();
+    return true;
+  }
+  bool binary(binary_t&) { throw Bug("binary value in a JSON text"); }
+
+  bool start_object(std::size_t) { return open(Json::Object{}); }
+  bool start_array(std::size_t) { return open(Json::List{}); }
+  bool key(string_t& key) {
+    const TextPosition at = locator_.next();
+    locator_.skip_string();
+    std::get<Json::Object>(open_.back()->value).push_back({std::move(key), at, {}});
+    return true;
+  }
+  bool end_object() {
+    if (duplicates_ == DuplicateKeys::refuse) refuse_duplicates(std::get<Json::Object>(open_.back()->value));
+    return close();
+  }
+  bool end_array() { return close(); }
+
+  bool parse_error(std::size_t bytes_read, const std::string&, const nlohmann::detail::exception& error);
+
+  Json root;
+
+ private:
+  template <class T>
+  bool scalar(T value) {
+    put(value, locator_.next());
+    locator_.skip_scalar();
+    return true;
+  }
+
+  template <class T>
+  bool open(T container) {
+    const TextPosition at = locator_.next();
+    if (open_.size() == max_depth)
+      fail("nested deeper than " + std::to_string(max_depth) + " levels", "", at);
+    open_.push_back(put(std::move(container), at));
+    locator_.skip_bracket();
+    return true;
+  }
+
+  bool close() {
+    locator_.next();
+    locator_.skip_bracket();
+    open_.pop_back();
+    return true;
+  }
+
+  // Pointers into open_ stay valid: only the innermost container grows.
+  Json* put(Json::Value value, TextPosition at) {
+    Json* target = &root;
+    if (!open_.empty()) {
+      if (auto* list = std::get_if<Json::List>(&open_.back()->value)) {
+        target = &list->emplace_back();
+      } else {
+        target = &std::get<Json::Object>(open_.back()->value).back().value;
+      }
+    }
+    target->value = std::move(value);
+    target->at = at;
+    return target;
+  }
+
+  void refuse_duplicates(const Json::Object& object) const {
+    std::vector<const Json::Member*> sorted;
+    for (const Json::Member& member : object) sorted.push_back(&member);
+    std::stable_sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->key < b->key; });
+    for (std::size_t i = 1; i < sorted.size(); ++i)
+      if (sorted[i]->key == sorted[i - 1]->key)
+        fail("the key " + in_quotes(sorted[i]->key) + " stands twice",
+             "the first is at " + place(name_, sorted[i - 1]->key_at), sorted[i]->key_at);
+  }
+
+  [[noreturn]] void fail(const std::string& what, const std::string& hint, TextPosition at) const {
+    throw Error(kind_, what, hint, place(name_, at));
+  }
+
+  std::string_view text_;
+  std::string_view name_;
+  ErrorKind kind_;
+  DuplicateKeys duplicates_;
+  Locator locator_;
+  std::vector<Json*> open_;
+};
+
+/// The part of nlohmann's message that says what is wrong: "unexpected '}', expected a string".
+std::string reason(const std::string& message) {
+  std::size_t begin = message.find(" - ");
+  begin = begin == std::string::npos ? 0 : begin + 3;
+  std::string text = message.substr(begin, message.find("; last read", begin) - begin);
+  const std::size_t expected = message.rfind("; expected ");
+  if (expected != std::string::npos && text.find("; expected ") == std::string::npos)
+    text += message.substr(expected);
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"; expected", ", expected"},
+      {"unexpected string literal", "unexpected string"},
+      {"unexpected number literal", "unexpected number"},
+      {"expected string literal", "expected a string"},
+      {"expected '[', '{', or a literal", "expected a value"},
+      {"expected ']'", "expected ',' or ']'"},
+      {"expected '}'", "expected ',' or '}'"},
+      {" end of input", " end of the text"},
+      {" end of input", " end of the text"}};
+  for (const auto& [from, to] : words)
+    if (const std::size_t at = text.rfind(from); at != std::string::npos) text.replace(at, from.size(), to);
+  return text;
+}
+
+/// What to do about a token that is no JSON.
+std::string token_hint(std::string_view token) {
+  const auto starts = [&](std::initializer_list<std::string_view> words) {
+    return std::any_of(words.begin(), words.end(), [&](auto word) { return token.starts_with(word); });
+  };
+  if (starts({"NaN", "nan", "Inf", "inf", "-Inf", "-inf", "-NaN", "-nan"})) return "a number must be finite";
+  if (starts({"True", "False", "None", "TRUE", "FALSE", "NULL"})) return "JSON writes true, false and null";
+  if (starts({"'"})) return "a string stands in double quotes";
+  if (starts({".", "+", "-."})) return "a number begins with a digit: 0.5, 1e-3";
+  if (starts({"#"})) return "a comment begins with //";
+  return "";
+}
+
+bool Builder::parse_error(std::size_t bytes_read, const std::string&,
+                          const nlohmann::detail::exception& error) {
+  const std::string message = reason(error.what());
+  if (error.id == 406) {  // nlohmann: number overflow
+    const TextPosition at = locator_.next();
+    const std::string_view ahead = locator_.rest();
+    locator_.skip_scalar();
+    fail("the number " + printable(ahead.substr(0, ahead.size() - locator_.rest().size())) + " is too large",
+         "", at);
+  }
+  if (message.starts_with("unexpected end of the text")) {
+    std::string hint;
+    if (!open_.empty()) {
+      const char bracket = open_.back()->is<Json::List>() ? '[' : '{';
+      hint = std::string("the ") + bracket + " of " + place(name_, open_.back()->at) + " is not closed";
+    }
+    fail("invalid JSON: " + message, hint, locator_.at(text_.size()));
+  }
+  if (message.starts_with("unexpected '")) {  // a bracket or separator: the byte read last
+    const std::string_view before = text_.substr(0, bytes_read - 1);
+    const std::size_t last = before.find_last_not_of(" \t\r\n");
+    const bool trailing = last != std::string_view::npos && before[last] == ',' &&
+                          (text_[bytes_read - 1] == '}' || text_[bytes_read - 1] == ']');
+    fail("invalid JSON: " + message, trailing ? "JSON has no comma after the last entry" : "",
+         locator_.at(bytes_read - 1));
+  }
+  const TextPosition at = locator_.next();
+  std::string hint = token_hint(locator_.rest());
+  if (hint.empty() && message.find("invalid literal, expected a string") != std::string::npos)
+    hint = "a key stands in double quotes";
+  fail("invalid JSON: " + message, hint, at);
+}
+
+}  // namespace
+
+JsonDocument parse_strict(std::string_view text, std::string_view name, ErrorKind kind,
+                          DuplicateKeys duplicates) {
+  const auto refuse = [&](std::size_t offset, const std::string& what, const std::string& hint) {
+    throw Error(kind, what, hint, place(name, Locator(text).at(offset)));
+  };
+  if (text.starts_with("\xEF\xBB\xBF"))
+    refuse(0, "begins with a byte order mark", "save it as UTF-8 without BOM");
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+    refuse(0, "is UTF-16", "save it as UTF-8");
+  // nlohmann takes a NUL for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) refuse(nul, "holds a NUL byte", "");
+  if (const std::size_t bad = first_non_utf8(text); bad < text.size()) refuse(bad, "is not UTF-8 here", "");
+
+  Builder builder(text, name, kind, duplicates);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &builder, nlohmann::json::input_format_t::json,
+                            /*strict=*/true, /*ignore_comments=*/true);
+  return {std::move(builder.root), std::string(name), kind};
+}
+
+const Json* Json::find(std::string_view key) const {
+  if (const auto* members = std::get_if<Object>(&value))
+    for (const Member& member : *members)
+      if (member.key == key) return &member.value;
+  return nullptr;
+}
+
+std::string Json::describe() const {
+  struct Visitor {
+    std::string operator()(std::nullptr_t) const { return "null"; }
+    std::string operator()(bool x) const { return x ? "true" : "false"; }
+    std::string operator()(std::int64_t x) const { return std::to_string(x); }
+    std::string operator()(std::uint64_t x) const { return std::to_string(x); }
+    std::string operator()(double x) const { return nlohmann::json(x).dump(); }
+    std::string operator()(const std::string& x) const { return in_quotes(x); }
+    std::string operator()(const List&) const { return "a list"; }
+    std::string operator()(const Object&) const { return "an object"; }
+  };
+  return std::visit(Visitor{}, value);
+}
+
+bool as_integer(const Json& json, std::int64_t& out) {
+  if (const auto* x = std::get_if<std::int64_t>(&json.value)) {
+    out = *x;
+    return true;
+  }
+  if (const auto* x = std::get_if<double>(&json.value)) {
+    if (*x != std::trunc(*x) || std::abs(*x) >= 0x1p53) return false;
+    out = static_cast<std::int64_t>(*x);
+    return true;
+  }
+  const auto* x = std::get_if<std::uint64_t>(&json.value);
+  if (!x || *x > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return false;
+  out = static_cast<std::int64_t>(*x);
+  return true;
+}
+
+bool as_integer(const Json& json, std::uint64_t& out) {
+  if (const auto* x = std::get_if<std::uint64_t>(&json.value)) {
+    out = *x;
+    return true;
+  }
+  std::int64_t small = 0;
+  if (!as_integer(json, small) || small < 0) return false;
+  out = static_cast<std::uint64_t>(small);
+  return true;
+}
+
+void JsonDocument::fail(const Json& json, const std::string& what, const std::string& hint) const {
+  throw Error(kind, what, hint, place(name, json.at));
+}
+
+const Json& JsonDocument::member(const Json& object_, std::string_view key) const {
+  object(object_);
+  const Json* found = object_.find(key);
+  if (!found) fail(object_, "the key " + in_quotes(key) + " is missing");
+  return *found;
+}
+
+std::int64_t JsonDocument::integer(const Json& json, std::int64_t min, std::int64_t max) const {
+  std::int64_t value = 0;
+  if (!as_integer(json, value)) fail(json, "expected an integer, found " + json.describe());
+  if (value < min || value > max)
+    fail(json, "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", found " +
+                   std::to_string(value));
+  return value;
+}
+
+std::uint64_t JsonDocument::unsigned_integer(const Json& json) const {
+  std::uint64_t value = 0;
+  if (!as_integer(json, value)) fail(json, "expected an integer of at least 0, found " + json.describe());
+  return value;
+}
+
+double JsonDocument::number(const Json& json) const {
+  if (const auto* x = std::get_if<double>(&json.value)) return *x;
+  if (const auto* x = std::get_if<std::int64_t>(&json.value)) return static_cast<double>(*x);
+  if (const auto* x = std::get_if<std::uint64_t>(&json.value)) return static_cast<double>(*x);
+  fail(json, "expected a number, found " + json.describe());
+}
+
+bool JsonDocument::boolean(const Json& json) const {
+  if (const auto* x = std::get_if<bool>(&json.value)) return *x;
+  fail(json, "expected true or false, found " + json.describe());
+}
+
+const std::string& JsonDocument::string(const Json& json) const {
+  if (const auto* x = std::get_if<std::string>(&json.value)) return *x;
+  fail(json, "expected a string, found " + json.describe());
+}
+
+const Json::List& JsonDocument::list(const Json& json) const {
+  if (const auto* x = std::get_if<Json::List>(&json.value)) return *x;
+  fail(json, "expected a list, found " + json.describe());
+}
+
+const Json::Object& JsonDocument::object(const Json& json) const {
+  if (const auto* x = std::get_if<Json::Object>(&json.value)) return *x;
+  fail(json, "expected an object, found " + json.describe());
+}
+
+}  // namespace quern

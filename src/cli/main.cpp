@@ -1,0 +1,93 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "command.hpp"
+#include "quern/base/check.hpp"
+#include "usage.hpp"
+#include "version.hpp"
+
+namespace quern::cli {
+
+namespace {
+
+// One line a command.
+constexpr void (*commands[])(CLI::App&) = {
+    add_config,
+};
+
+constexpr const char* footer =
+    "Examples:\n"
+    "  quern config show --origin\n"
+    "  quern config check --config configs/toy.json\n"
+    "  quern config fields\n"
+    "\n"
+    "Exit codes: 0 done, 1 a bug of ours, 2 usage or config, 3 a bad input file, 4 input/output,\n"
+    "  5 numbers diverged, 6 out of memory, 7 nothing to resume or run in use,\n"
+    "  8 a threshold not met, 128+n a signal.\n";
+
+int parse_and_run(int argc, const char* const* argv) {
+  CLI::App app("Quern trains Transformers from scratch on the CPU you own.", "quern");
+  app.get_formatter()->column_width(34);
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.set_version_flag("--version", version_text, "Print version, commit, processor level and threads");
+  app.require_subcommand(0, 1);
+  app.footer(footer);
+  for (const auto add : commands) add(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    write_out(app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    write_out(version.what());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(app, error);
+  }
+  if (!chosen_command()) {
+    write_out(app.help());
+    return 0;
+  }
+  const int code = chosen_command()();
+  finish_output();
+  return code;
+}
+
+/// A standard stream that is closed would be given to the next file that is opened. Its place is taken by one
+/// on which reading or writing fails.
+void occupy_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+int fail(const std::string& text, int code) {
+  std::cerr << text << std::flush;
+  return code;
+}
+
+}  // namespace
+}  // namespace quern::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is EPIPE, which ends the program quietly
+  using quern::cli::fail;
+  quern::cli::occupy_standard_streams();
+  try {
+    return quern::cli::parse_and_run(argc, argv);
+  } catch (const quern::cli::OutputClosed&) {
+    return 0;
+  } catch (const quern::Error& error) {
+    return fail(quern::format(error), static_cast<int>(error.kind));
+  } catch (const std::bad_alloc&) {
+    return fail("error[memory]: out of memory\n", static_cast<int>(quern::ErrorKind::memory));
+  } catch (const std::exception& error) {
+    return fail(std::string("error[bug]: ") + error.what() +
+                    "\n  help: this is a mistake in quern; please report it\n",
+                1);
+  }
+}

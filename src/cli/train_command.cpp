@@ -1,0 +1,63 @@
+// quern train
+#include <cstdio>
+#include <memory>
+
+#include "command.hpp"
+#include "quern/data/locate.hpp"
+#include "quern/train/session.hpp"
+#include "quern/watch/console.hpp"
+#include "quern/watch/curves.hpp"
+#include "version.hpp"
+
+namespace quern::cli {
+
+namespace {
+
+struct TrainOptions : ConfigOptions {
+  std::string run_dir, resume;
+  bool overwrite = false, quiet = false;
+};
+
+int run(const TrainOptions& options) {
+  TrainRequest request{options.files,  options.sets,      options.run_dir,
+                       options.resume, options.overwrite, commit()};
+  if (request.config_files.empty() && request.resume.empty())
+    request.config_files = {(data_directory() / "../configs/toy.json").lexically_normal().string()};
+  Files files;
+  const Terminal terminal = inspect_terminal(STDERR_FILENO);
+  const TrainOutcome outcome = train(files, request, [&](Observers& observers, const Config& config) {
+    ConsoleOptions console;
+    console.terminal = terminal;
+    console.log_interval = config.watch.log_interval;
+    console.quiet = options.quiet;
+    observers.add(std::make_unique<Console>(console));
+  });
+  if (!options.quiet && outcome.exit_code == 0) {
+    const std::string path = outcome.run_dir.string();
+    const std::string picture = loss_picture(read_runs({path}), plot_options(terminal));
+    std::fprintf(stderr, "\n%s\nsample it:  quern sample --run %s\n", picture.c_str(), path.c_str());
+  }
+  return outcome.exit_code;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = add_command(
+      app, "train", "Train a Transformer; without --config the toy model on the embedded corpus",
+      {"quern train", "quern train --config configs/tiny.json --set run.max_steps=100 --run-dir runs/one",
+       "quern train --resume runs/latest --set run.max_steps=4000"},
+      [options] { return run(*options); });
+  add_config_options(*command, *options);
+  command->add_option("--run-dir", options->run_dir,
+                      "The run's directory (default: runs/<name>-<time>-<hex>)");
+  command->add_option(
+      "--resume", options->resume,
+      "Go on with a run: its directory, one of its checkpoints, or auto: the run at --run-dir when "
+      "there is one, else a new one");
+  command->add_flag("--overwrite", options->overwrite, "Replace the run that is at --run-dir");
+  command->add_flag("-q,--quiet", options->quiet, "Print warnings and errors only");
+}
+
+}  // namespace quern::cli

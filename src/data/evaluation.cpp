@@ -1,0 +1,70 @@
+#include "quern/data/evaluation.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "quern/base/check.hpp"
+
+namespace quern {
+
+EvalWindows::EvalWindows(TokenView tokens, const Tokenizer& tokenizer, const EvalOptions& options)
+    : tokens_(tokens), tokenizer_(&tokenizer), options_(options) {
+  const std::int64_t length = options.context_length;
+  QUERN_CHECK(length >= 1 && tokens.size() > length, length, tokens.size());
+  QUERN_CHECK(options.stride >= 0 && options.batch_size >= 1 && options.batches >= 0, options.stride,
+              options.batch_size, options.batches);
+  if (options.stride > length) {
+    throw Error(ErrorKind::config,
+                "data.eval_stride " + std::to_string(options.stride) +
+                    " is larger than model.context_length " + std::to_string(length) +
+                    ": tokens between two windows would not count",
+                "0 for windows that do not overlap, or 1 to " + std::to_string(length));
+  }
+  if (options.stride == 0) options_.stride = length;
+  const std::int64_t behind_first = tokens.size() - 1 - length;
+  all_ = 1 + (behind_first + options_.stride - 1) / options_.stride;
+  taken_ = options.batches == 0 || options.batches >= (all_ + options.batch_size - 1) / options.batch_size
+               ? all_
+               : options.batches * options.batch_size;
+}
+
+EvalWindows::Window EvalWindows::window(std::int64_t j) const {
+  const std::int64_t i = j * all_ / taken_;
+  const std::int64_t start = std::min(i * options_.stride, tokens_.size() - 1 - options_.context_length);
+  const std::int64_t covered = i == 0 ? 0 : (i - 1) * options_.stride + options_.context_length;
+  return {start, std::max<std::int64_t>(covered - start, 0)};
+}
+
+std::int64_t EvalWindows::target_tokens() const {
+  std::int64_t total = 0;
+  for (std::int64_t j = 0; j < taken_; ++j) total += options_.context_length - window(j).ignored;
+  return total;
+}
+
+Batch EvalWindows::batch(std::int64_t i) {
+  QUERN_CHECK(i >= 0 && i < batches(), i, batches());
+  const std::int64_t length = options_.context_length;
+  const std::int64_t first = i * options_.batch_size;
+  const std::int64_t rows = std::min(options_.batch_size, taken_ - first);
+  buffer_.resize(rows, length);
+  Batch batch{.rows = rows,
+              .length = length,
+              .inputs = buffer_.inputs(),
+              .targets = buffer_.targets(),
+              .target_tokens = 0,
+              .target_bytes = 0,
+              .first_row = first};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const Window w = window(first + row);
+    buffer_.fill(row, tokens_, w.start);
+    buffer_.ignore(row, w.ignored);
+    batch.target_tokens += length - w.ignored;
+    for (std::int64_t t = w.ignored; t < length; ++t) {
+      batch.target_bytes +=
+          static_cast<std::int64_t>(tokenizer_->token_bytes(batch.targets[row * length + t]).size());
+    }
+  }
+  return batch;
+}
+
+}  // namespace quern

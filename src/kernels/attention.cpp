@@ -1,0 +1,115 @@
+#include "quern/kernels/attention.hpp"
+
+#include <omp.h>
+
+#include "level.hpp"
+#include "quern/base/parallel.hpp"
+
+namespace quern {
+namespace {
+
+using kernels::AttentionGradient;
+using kernels::AttentionHead;
+using kernels::AttentionOutput;
+using kernels::AttentionSink;
+
+/// Element (b, 0, h, 0) of a (B,T,H,D) view.
+float* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
+  return x.f32() + b * x.stride[0] + h * x.stride[2];
+}
+
+void check_view(const Tensor& x, const Tensor& like) {
+  QUERN_CHECK(x.rank == 4 && x.type == Type::f32, x.rank);
+  QUERN_CHECK(x.stride[3] == 1 || x.dim[3] == 1, x.stride[3]);
+  QUERN_CHECK(same_shape(x, like), x.dim[0], x.dim[1], x.dim[2], x.dim[3], like.dim[0], like.dim[1], like.dim[2],
+              like.dim[3]);
+}
+
+void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
+  check_view(q, q);
+  check_view(k, k);
+  check_view(v, k);
+  QUERN_CHECK(k.dim[0] == q.dim[0] && k.dim[2] == q.dim[2] && k.dim[3] == q.dim[3], q.dim[0], k.dim[0], q.dim[2],
+              k.dim[2], q.dim[3], k.dim[3]);
+  QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
+  QUERN_CHECK(mask.offset >= 0, mask.offset);
+  for (std::int64_t b = 0; mask.lengths != nullptr && b < q.dim[0]; ++b)
+    QUERN_CHECK(mask.lengths[b] >= 0 && mask.lengths[b] <= k.dim[1], b, mask.lengths[b], k.dim[1]);
+}
+
+AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                        std::int64_t b, std::int64_t h) {
+  const AttentionMask& mask = options.mask;
+  const Dropout& drop = options.dropout;
+  AttentionHead head;
+  head.q = head_of(q, b, h), head.k = head_of(k, b, h), head.v = head_of(v, b, h);
+  head.q_stride = q.stride[1], head.k_stride = k.stride[1], head.v_stride = v.stride[1];
+  head.queries = q.dim[1], head.keys = k.dim[1], head.width = q.dim[3];
+  head.visible = mask.lengths != nullptr ? mask.lengths[b] : k.dim[1];
+  head.causal = mask.causal;
+  head.offset = mask.offset;
+  head.scale = options.scale;
+  const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
+  const auto row = (sequence * static_cast<std::uint64_t>(q.dim[2]) + static_cast<std::uint64_t>(h)) *
+                   static_cast<std::uint64_t>(q.dim[1]);
+  head.dropout = {{drop.stream.key[0], drop.stream.key[1]}, drop.stream.step, row, drop.threshold, drop.scale};
+  return head;
+}
+
+std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
+
+}  // namespace
+
+void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v, const AttentionOptions& options) {
+  check_inputs(q, k, v, options.mask);
+  check_view(out, q);
+  const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
+  const std::int64_t tiles = (T + kernels::attention_tile - 1) / kernels::attention_tile;
+  // A chunk is worth waking a thread for: some 100,000 multiplications.
+  const std::int64_t work = std::min(T, kernels::attention_tile) * S * D * 2;
+  const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(work, 1);
+  parallel_for(B * H * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t tile = tiles - 1 - i / (B * H);  // causal: the long ones first
+      const std::int64_t b = i % (B * H) / H, h = i % H, t = tile * kernels::attention_tile;
+      const AttentionOutput to = {head_of(out, b, h), out.stride[1], lse + (b * H + h) * T};
+      kernels::level().attention_forward_tile(make_head(q, k, v, options, b, h), to, t,
+                                              std::min(T, t + kernels::attention_tile));
+    }
+  });
+}
+
+std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int64_t S, std::int64_t H,
+                                       std::int64_t D) {
+  const std::int64_t workers = T == 0 ? 0 : std::min<std::int64_t>(thread_count(), B * H);
+  return static_cast<std::size_t>(workers * kernels::attention_head_scratch(S, padded(D)));
+}
+
+void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, const float* lse, Tensor q, Tensor k,
+                        Tensor v, const AttentionOptions& options, std::span<float> scratch) {
+  check_inputs(q, k, v, options.mask);
+  check_view(out, q);
+  check_view(dout, q);
+  if (dq) check_view(dq.to, q);
+  if (dk) check_view(dk.to, k);
+  if (dv) check_view(dv.to, v);
+  const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
+  QUERN_CHECK(scratch.size() >= attention_backward_scratch(B, T, S, H, D), scratch.size(), B, T, S, H, D);
+  const std::int64_t each = kernels::attention_head_scratch(S, padded(D));
+  const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
+    return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
+  };
+  const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(T * S * D * 5, 1);
+  parallel_for(B * H, grain, [&](std::int64_t begin, std::int64_t end) {
+    float* mine = scratch.data() + omp_get_thread_num() * each;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t b = i / H, h = i % H;
+      const AttentionGradient gradient = {head_of(dout, b, h), head_of(out, b, h), lse + i * T,
+                                          dout.stride[1],      out.stride[1],      sink(dq, b, h),
+                                          sink(dk, b, h),      sink(dv, b, h)};
+      kernels::level().attention_backward_head(make_head(q, k, v, options, b, h), gradient, mine);
+    }
+  });
+}
+
+}  // namespace quern

@@ -1,0 +1,19 @@
+#include "columns.hpp"
+#include "vmath.hpp"
+
+namespace quern::kernels::QUERN_LEVEL {
+
+void adamw(const AdamWStep& a, int64_t begin, int64_t end) {
+  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA {
+    const vf g = a.gradient_scale * load_n(a.g + j, k);
+    vf m = load_n(a.m + j, k), v = load_n(a.v + j, k);
+    m += a.grow1 * (g - m);
+    v = a.beta2 * v + a.grow2 * (g * g);
+    const vf w = a.keep * load_n(a.w + j, k) - a.step_size * m / (sqrt(v) * a.denominator + a.eps);
+    store_n(a.m + j, m, k);
+    store_n(a.v + j, v, k);
+    store_n(a.w + j, w, k);
+  });
+}
+
+}  // namespace quern::kernels::QUERN_LEVEL

@@ -1,0 +1,32 @@
+#include "quern/kernels/loss.hpp"
+
+#include "rows.hpp"
+
+namespace quern {
+
+using namespace kernels;
+
+std::size_t cross_entropy_rows_scratch(std::int64_t rows) { return static_cast<std::size_t>(2 * rows); }
+
+RowLoss cross_entropy_rows(Tensor logits, const std::int32_t* targets, float label_smoothing,
+                           float gradient_scale, std::span<float> scratch) {
+  const std::int64_t rows = logits.rows(), cols = logits.last();
+  QUERN_CHECK(logits && scratch.size() >= cross_entropy_rows_scratch(rows), scratch.size(), rows);
+  QUERN_CHECK(label_smoothing >= 0 && label_smoothing < 1, label_smoothing);
+  for (std::int64_t r = 0; r < rows; ++r)
+    QUERN_CHECK(targets[r] == ignored_target || (targets[r] >= 0 && targets[r] < cols), r, targets[r], cols);
+  float *nll = scratch.data(), *smoothed = nll + rows;
+  const Loss a = {rows_of(logits, rows, cols), targets, label_smoothing, gradient_scale, nll, smoothed, cols};
+  parallel_for(rows, row_grain(cols),
+               [&](std::int64_t begin, std::int64_t end) { level().loss(a, begin, end); });
+  RowLoss total;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (targets[r] == ignored_target) continue;
+    total.nll += static_cast<double>(nll[r]);
+    total.smoothed += static_cast<double>(smoothed[r]);
+    ++total.targets;
+  }
+  return total;
+}
+
+}  // namespace quern

@@ -1,0 +1,87 @@
+#include "quern/kernels/norm.hpp"
+
+#include "rows.hpp"
+
+namespace quern {
+
+using namespace kernels;
+
+void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor stream, Tensor branch,
+                           const float* gain, const float* bias, float eps, const Dropout& dropout) {
+  QUERN_CHECK(stream && h && mean != nullptr && rstd != nullptr && gain != nullptr);
+  QUERN_CHECK(x || !branch);
+  const std::int64_t rows = stream.rows(), cols = stream.last();
+  const NormForward a = {rows_of(x, rows, cols),
+                         rows_of(h, rows, cols),
+                         rows_of(stream, rows, cols),
+                         rows_of(branch, rows, cols),
+                         mean,
+                         rstd,
+                         gain,
+                         bias,
+                         eps,
+                         cols,
+                         dropout_key(dropout)};
+  parallel_for(rows, row_grain(cols),
+               [&](std::int64_t begin, std::int64_t end) { level().norm_forward(a, begin, end); });
+}
+
+std::size_t residual_norm_backward_scratch(std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>(partial_chunks(rows, cols) * 2 * cols);
+}
+
+void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, Tensor dx, Tensor dh,
+                            Tensor x, const float* mean, const float* rstd, const float* gain,
+                            const Dropout& dropout, std::span<float> scratch) {
+  QUERN_CHECK(dx || dh);
+  QUERN_CHECK(!dh || (x && mean != nullptr && rstd != nullptr && gain != nullptr));
+  const std::int64_t rows = (dh ? dh : dx).rows(), cols = (dh ? dh : dx).last();
+  const NormBackward a = {rows_of(dstream.to, rows, cols),
+                          rows_of(dbranch.to, rows, cols),
+                          dstream.beta,
+                          dbranch.beta,
+                          rows_of(dx, rows, cols),
+                          rows_of(dh, rows, cols),
+                          dh ? rows_of(x, rows, cols) : Rows{},
+                          mean,
+                          rstd,
+                          gain,
+                          nullptr,
+                          cols,
+                          dropout_key(dropout)};
+  const bool sums = dh && (dgain || dbias);
+  QUERN_CHECK(!sums || scratch.size() >= residual_norm_backward_scratch(rows, cols), scratch.size(), rows,
+              cols);
+  const std::int64_t grain = partial_grain(rows, cols);
+  parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    NormBackward chunk = a;
+    if (sums) {
+      chunk.sums = scratch.data() + begin / grain * 2 * cols;
+      std::fill_n(chunk.sums, 2 * cols, 0.0F);
+    }
+    level().norm_backward(chunk, begin, end);
+  });
+  const std::int64_t chunks = sums ? partial_chunks(rows, cols) : 0;
+  if (dgain) add_chunks(rows_of(dgain.to, 1, cols).data, dgain.beta, scratch.data(), chunks, 2 * cols, cols);
+  if (dbias)
+    add_chunks(rows_of(dbias.to, 1, cols).data, dbias.beta, scratch.data() + cols, chunks, 2 * cols, cols);
+}
+
+void residual_add_forward(Tensor x, Tensor stream, Tensor branch, const Dropout& dropout) {
+  QUERN_CHECK(x && branch);
+  const std::int64_t rows = x.rows(), cols = x.last();
+  NormForward a = {};
+  a.x = rows_of(x, rows, cols);
+  a.stream = rows_of(stream, rows, cols);
+  a.branch = rows_of(branch, rows, cols);
+  a.cols = cols;
+  a.dropout = dropout_key(dropout);
+  parallel_for(rows, row_grain(cols),
+               [&](std::int64_t begin, std::int64_t end) { level().norm_forward(a, begin, end); });
+}
+
+void residual_add_backward(Sink dstream, Sink dbranch, Tensor dx, const Dropout& dropout) {
+  residual_norm_backward(dstream, dbranch, {}, {}, dx, {}, {}, nullptr, nullptr, nullptr, dropout, {});
+}
+
+}  // namespace quern

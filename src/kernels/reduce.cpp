@@ -1,0 +1,61 @@
+#include "quern/kernels/reduce.hpp"
+
+#include "rows.hpp"
+
+namespace quern {
+
+using namespace kernels;
+
+namespace {
+
+constexpr std::int64_t max_chunks = 1024;
+
+/// Elements of a chunk: at most max_chunks chunks, whose results fit on the stack.
+std::int64_t long_grain(std::int64_t n) {
+  return std::max(2 * chunk_elements, (n + max_chunks - 1) / max_chunks);
+}
+
+}  // namespace
+
+double sum_of_squares(const float* x, std::int64_t n) {
+  double parts[max_chunks];
+  const std::int64_t grain = long_grain(n);
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    level().sum_of_squares({x, &parts[begin / grain]}, begin, end);
+  });
+  double total = 0;
+  for (std::int64_t begin = 0; begin < n; begin += grain) total += parts[begin / grain];
+  return total;
+}
+
+std::int64_t first_nonfinite(const float* x, std::int64_t n) {
+  std::int64_t found[max_chunks];
+  const std::int64_t grain = long_grain(n);
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    level().first_nonfinite({x, &found[begin / grain]}, begin, end);
+  });
+  for (std::int64_t begin = 0; begin < n; begin += grain)
+    if (found[begin / grain] >= 0) return found[begin / grain];
+  return -1;
+}
+
+std::size_t column_sum_scratch(std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>(partial_chunks(rows, cols) * cols);
+}
+
+void column_sum(Sink out, Tensor x, std::span<float> scratch) {
+  if (!out) return;
+  const std::int64_t rows = x.rows(), cols = x.last();
+  QUERN_CHECK(scratch.size() >= column_sum_scratch(rows, cols), scratch.size(), rows, cols);
+  const ColumnSum a = {rows_of(x, rows, cols), nullptr, cols};
+  const std::int64_t grain = partial_grain(rows, cols);
+  parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    ColumnSum chunk = a;
+    chunk.sums = scratch.data() + begin / grain * cols;
+    std::fill_n(chunk.sums, cols, 0.0F);
+    level().column_sum(chunk, begin, end);
+  });
+  add_chunks(rows_of(out.to, 1, cols).data, out.beta, scratch.data(), partial_chunks(rows, cols), cols, cols);
+}
+
+}  // namespace quern

@@ -1,0 +1,53 @@
+#include "quern/nn/attention.hpp"
+
+#include <cstring>
+
+#include "quern/nn/init.hpp"
+
+namespace quern {
+namespace {
+
+/// Rows of (B,T,C) go behind the rows that the cache holds.
+void append(Tensor cached, std::int64_t held, const Tensor& fresh) {
+  const auto bytes = static_cast<std::size_t>(fresh.last() * size_of(fresh.type));
+  for (std::int64_t b = 0; b < fresh.dim[0]; ++b)
+    for (std::int64_t t = 0; t < fresh.dim[1]; ++t)
+      std::memcpy(cached.f32() + b * cached.stride[0] + (held + t) * cached.stride[1],
+                  fresh.f32() + b * fresh.stride[0] + t * fresh.stride[1], bytes);
+}
+
+/// The first n tokens of the cache.
+Tensor prefix(Tensor cached, std::int64_t n) {
+  cached.dim[1] = n;
+  return cached;
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config)
+    : heads(config.n_heads),
+      qkv(scope / "qkv", config.d_model, 3 * config.d_model, config.bias,
+          projection_init(config, config.d_model, config.d_model)),
+      out(scope / "out", config.d_model, config.d_model, config.bias,
+          residual_init(config, config.d_model, config.d_model)),
+      dropout{scope.site(), config.attention_dropout} {}
+
+Var MultiHeadAttention::operator()(Tape& tape, Var x, LayerCache* cache) const {
+  const std::int64_t C = x.dim(2), T = x.dim(1);
+  const Var packed = qkv(tape, x);  // (B,T,3C)
+  const Var q = tape.columns(packed, 0, C);
+  Var k = tape.columns(packed, C, C), v = tape.columns(packed, 2 * C, C);
+  AttentionMask mask;
+  if (cache != nullptr) {
+    QUERN_CHECK(cache->length + T <= cache->keys.dim[1] && cache->keys.dim[0] == x.dim(0), cache->length, T);
+    append(cache->keys, cache->length, k.value());
+    append(cache->values, cache->length, v.value());
+    mask.offset = cache->length;
+    cache->length += T;
+    k = tape.leaf(prefix(cache->keys, cache->length));
+    v = tape.leaf(prefix(cache->values, cache->length));
+  }
+  return out(tape, attention(tape, q, k, v, heads, mask, dropout));
+}
+
+}  // namespace quern

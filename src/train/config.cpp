@@ -1,0 +1,74 @@
+#include "quern/train/config.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "config_check.hpp"
+
+namespace quern {
+
+void validate(const Config& config) {
+  Config copy = config;
+  std::vector<ConfigErrors::Item> items;
+  for (const Field& field : fields_of(copy).fields)
+    for (const FieldProblem& problem : check(field))
+      items.push_back({problem.path + ": " + problem.what, problem.hint, ""});
+  if (items.empty())
+    for (const CrossProblem& problem : cross_problems(config))
+      items.push_back({problem.paths.front() + ": " + problem.what, problem.hint, ""});
+  if (!items.empty()) throw ConfigErrors(std::move(items));
+}
+
+Config resolved(Config config) {
+  if (config.model.d_ff == 0) config.model.d_ff = 4 * config.model.d_model;
+  if (config.schedule.decay_steps == 0) config.schedule.decay_steps = config.run.max_steps;
+  return config;
+}
+
+std::int64_t checked_vocab_size(const ModelConfig& model, std::int64_t tokenizer_size,
+                                const Origins* origins) {
+  if (model.vocab_size == 0) return tokenizer_size;
+  if (model.vocab_size >= tokenizer_size) return model.vocab_size;
+  const std::string path = "model.vocab_size";
+  throw ConfigErrors({{path + ": " + std::to_string(model.vocab_size) + " is below the tokenizer's " +
+                           std::to_string(tokenizer_size) + " tokens",
+                       "leave it out for the tokenizer's number", origins ? origins->at(path) : ""}});
+}
+
+std::string to_json(const Config& config) {
+  Config copy = config;
+  return to_json(fields_of(copy));
+}
+
+std::string given_json(const Config& config, const Origins& origins) {
+  Config copy = config;
+  FieldList list = fields_of(copy);
+  std::erase_if(list.fields, [&](const Field& field) { return origins.at(field.path) == "default"; });
+  return to_json(list);
+}
+
+std::vector<Difference> differences(const Config& before, const Config& after) {
+  Config old = before, now = after;
+  return differences(fields_of(old), fields_of(now));
+}
+
+bool may_change_at_resume(const std::string& path) {
+  static constexpr std::array free = {"run.max_steps", "run.threads", "run.eval_interval",
+                                      "run.checkpoint_interval", "run.keep_checkpoints"};
+  return path.starts_with("watch.") || std::find(free.begin(), free.end(), path) != free.end();
+}
+
+std::vector<Difference> frozen_differences(const Config& run, const Config& wanted) {
+  std::vector<Difference> found = differences(run, wanted);
+  std::erase_if(found, [](const Difference& difference) { return may_change_at_resume(difference.path); });
+  return found;
+}
+
+std::string format(const std::vector<Difference>& differences) {
+  std::string text;
+  for (const Difference& d : differences)
+    text += "  " + d.path + ": " + d.before + " in the run, " + d.after + " asked for\n";
+  return text;
+}
+
+}  // namespace quern

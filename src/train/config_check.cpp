@@ -1,0 +1,88 @@
+// The cross-field checks of a config.
+#include "config_check.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "quern/base/suggest.hpp"
+
+namespace quern {
+
+namespace {
+
+/// A run's name becomes part of a directory's.
+std::string name_mistake(const std::string& name) {
+  if (name.empty()) return "must not be empty";
+  if (name.front() == '.' || name.front() == '-')
+    return in_quotes(name) + " may not begin with \"" + name[0] + "\"";
+  if (name.find('/') != std::string::npos) return in_quotes(name) + " may not hold \"/\"";
+  if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return std::iscntrl(c); }))
+    return in_quotes(name) + " may not hold control characters";
+  if (name.size() > 100) return "may have at most 100 bytes, found " + std::to_string(name.size());
+  return "";
+}
+
+class Checks {
+ public:
+  std::vector<CrossProblem> found;
+
+  void add(std::vector<std::string> paths, const std::string& what, const std::string& hint = {}) {
+    found.push_back({std::move(paths), what, hint});
+  }
+
+  void model(const ModelConfig& m, const DataConfig& data) {
+    if (m.d_model % m.n_heads != 0)
+      add({"model.d_model", "model.n_heads"},
+          std::to_string(m.d_model) + " is not divisible by model.n_heads (" + std::to_string(m.n_heads) +
+              ")",
+          "each head takes d_model / n_heads of the width");
+    if (m.position == PositionKind::sinusoidal && m.d_model % 2 != 0)
+      add({"model.d_model", "model.position"},
+          std::to_string(m.d_model) + " is odd, and sinusoidal positions pair a sine with a cosine");
+    if (data.eval_stride > m.context_length)
+      add({"data.eval_stride", "model.context_length"},
+          std::to_string(data.eval_stride) + " is more than model.context_length (" +
+              std::to_string(m.context_length) + "), so tokens would be left out");
+  }
+
+  void data(const DataConfig& d) {
+    for (std::size_t i = 0; i < d.text.size(); ++i)
+      if (d.text[i].empty()) add({"data.text"}, "entry " + std::to_string(i) + " is an empty path");
+    if (d.tokenizer.empty())
+      add({"data.tokenizer"}, "must not be empty", "byte, char, or a tokenizer file's path");
+  }
+
+  void schedule(const ScheduleConfig& s, const OptimConfig& optim, const RunConfig& run) {
+    const bool decays = s.kind == ScheduleKind::cosine || s.kind == ScheduleKind::linear ||
+                        s.kind == ScheduleKind::polynomial;  // the others have no end to reach
+    const bool own_end = s.decay_steps > 0;
+    const std::int64_t end = own_end ? s.decay_steps : run.max_steps;
+    if (decays && s.warmup_steps >= end && s.warmup_steps > 0 && end > 0) {
+      const std::string end_path = own_end ? "schedule.decay_steps" : "run.max_steps";
+      add({"schedule.warmup_steps", end_path},
+          std::to_string(s.warmup_steps) + " must be below " + end_path + " (" + std::to_string(end) + ")",
+          own_end ? "" : "schedule.decay_steps, where stated, takes the place of run.max_steps");
+    }
+    if (s.min_learning_rate > optim.learning_rate)
+      add({"schedule.min_learning_rate", "optim.learning_rate"},
+          Json{s.min_learning_rate, {}}.describe() + " is above optim.learning_rate (" +
+              Json{optim.learning_rate, {}}.describe() + ")");
+  }
+
+  void run(const RunConfig& r) {
+    if (const std::string mistake = name_mistake(r.name); !mistake.empty()) add({"run.name"}, mistake);
+  }
+};
+
+}  // namespace
+
+std::vector<CrossProblem> cross_problems(const Config& config) {
+  Checks checks;
+  checks.model(config.model, config.data);
+  checks.data(config.data);
+  checks.schedule(config.schedule, config.optim, config.run);
+  checks.run(config.run);
+  return std::move(checks.found);
+}
+
+}  // namespace quern

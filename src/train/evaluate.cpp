@@ -1,0 +1,30 @@
+#include "quern/train/evaluate.hpp"
+
+#include <cmath>
+#include <numbers>
+
+namespace quern {
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+
+double Evaluation::bits_per_byte() const {
+  return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
+}
+
+std::optional<Evaluation> evaluate(const Transformer& model, Workspace& workspace, EvalWindows& windows,
+                                   const std::function<bool()>& cancelled) {
+  Evaluation total;
+  double nll = 0;
+  for (std::int64_t i = 0; i < windows.batches(); ++i) {
+    if (cancelled()) return std::nullopt;
+    const Batch batch = windows.batch(i);
+    Tape tape(workspace, Mode::infer);
+    nll += model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets, 1, 0).nll;
+    total.tokens += batch.target_tokens;
+    total.bytes += batch.target_bytes;
+  }
+  total.loss = nll / static_cast<double>(total.tokens);
+  return total;
+}
+
+}  // namespace quern

@@ -1,0 +1,82 @@
+#include "quern/train/load.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "quern/train/model_tensors.hpp"
+#include "quern/train/run_directory.hpp"
+#include "quern/watch/metrics.hpp"
+
+namespace quern {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Among the checkpoints that are there, the one with the lowest validation loss.
+std::optional<std::int64_t> best_step(const fs::path& run, const std::vector<std::int64_t>& steps) {
+  std::optional<std::int64_t> best;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const EvalEvent& eval : read_run(run).evals)
+    if (eval.loss < lowest && std::find(steps.begin(), steps.end(), eval.step) != steps.end()) {
+      lowest = eval.loss;
+      best = eval.step;
+    }
+  return best;
+}
+
+std::int64_t parse_step(const std::string& text) {
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || end != text.data() + text.size() || step < 0)
+    throw Error(ErrorKind::config, "--checkpoint: \"" + text + "\" is neither best, last nor a step",
+                "use --checkpoint best, --checkpoint last or a number such as --checkpoint 500");
+  return step;
+}
+
+std::string listed(const std::vector<std::int64_t>& steps) {
+  std::string text;
+  for (const std::int64_t s : steps) text += (text.empty() ? "" : ", ") + std::to_string(s);
+  return text;
+}
+
+/// The checkpoint that is asked for.
+LoadedCheckpoint choose(Files& files, const fs::path& run, const std::string& wanted,
+                        std::vector<std::string>& warnings) {
+  CheckpointStore store(files, run);
+  const auto steps = store.steps();
+  if (steps.empty())
+    throw Error(ErrorKind::run, run.string() + " has no checkpoint yet", "train it further with quern train --resume");
+  std::optional<std::int64_t> step;
+  if (wanted == "best") {
+    step = best_step(run, steps);
+  } else if (wanted != "last") {
+    step = parse_step(wanted);
+    if (std::find(steps.begin(), steps.end(), *step) == steps.end())
+      throw Error(ErrorKind::run, run.string() + " has no checkpoint of step " + wanted,
+                  "it has those of steps " + listed(steps));
+  }
+  if (step) return open_checkpoint(files, store.path_of(*step), CheckpointParts::model);
+  auto found = store.find_latest(CheckpointParts::model);
+  warnings = std::move(found.warnings);
+  return std::move(*found.checkpoint);
+}
+
+}  // namespace
+
+Config load_run_config(Files& files, const fs::path& run) {
+  require_run(files, run);
+  return load_config({(run / "config.resolved.json").string()}, {});
+}
+
+LoadedRun load_run(Files& files, const fs::path& run, const std::string& checkpoint) {
+  LoadedRun loaded{load_run_config(files, run), Tokenizer::load(run / "tokenizer.json"), nullptr, 0, {}};
+  const LoadedCheckpoint from = choose(files, run, checkpoint, loaded.warnings);
+  loaded.model = std::make_unique<Transformer>(loaded.config.model, false);
+  from.read_model(model_targets(loaded.model->parameters()));
+  loaded.step = from.step();
+  return loaded;
+}
+
+}  // namespace quern

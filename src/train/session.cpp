@@ -1,0 +1,181 @@
+#include "quern/train/session.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "quern/base/cpu.hpp"
+#include "quern/base/parallel.hpp"
+#include "quern/train/environment.hpp"
+#include "quern/train/load.hpp"
+#include "quern/train/run_directory.hpp"
+#include "quern/train/trainer.hpp"
+
+namespace quern {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a run stands on once its config, corpus and directory are settled.
+struct Session {
+  Config config;
+  Corpus corpus;
+  RunDirectory directory;
+  std::optional<LoadedCheckpoint> checkpoint;  // where to go on from
+  std::vector<std::string> warnings;
+};
+
+/// The config as the run keeps it: texts by absolute path, so that it can be resumed from anywhere, and the true
+/// vocabulary.
+Config settled(Config config, const Corpus& corpus, const Origins& origins) {
+  config = resolved(config);
+  for (std::string& path : config.data.text) path = fs::absolute(path).lexically_normal();
+  config.model.vocab_size = checked_vocab_size(config.model, corpus.tokenizer.vocab_size(), &origins);
+  return config;
+}
+
+Session start(Files& files, const TrainRequest& request) {
+  Origins origins;
+  const Config given = load_config(request.config_files, request.sets, &origins);
+  Corpus corpus = load_corpus(given.data, given.model.context_length);
+  const Config config = settled(given, corpus, origins);
+  RunDirectory directory =
+      RunDirectory::create(files, {config.run.name, request.run_dir, "runs", request.overwrite});
+  const int threads = config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads();
+  directory.begin({given_json(given, origins), to_json(config), environment_json(request.commit, threads),
+                   corpus.tokenizer.to_json()});
+  return {config, std::move(corpus), std::move(directory), std::nullopt, {}};
+}
+
+/// The run's config with what the request changes; what a resume may not change is an error with the difference.
+Config wanted_config(const TrainRequest& request, const Config& run) {
+  Config wanted;
+  if (request.config_files.empty()) {
+    const char* threads = std::getenv("QUERN_THREADS");
+    wanted = merge_config({{"config.resolved.json", to_json(run)}},
+                          threads != nullptr ? std::optional<std::string>(threads) : std::nullopt, request.sets);
+  } else {
+    wanted = load_config(request.config_files, request.sets);
+    for (std::string& path : wanted.data.text) path = fs::absolute(path).lexically_normal();
+    if (wanted.model.vocab_size == 0) wanted.model.vocab_size = run.model.vocab_size;
+    if (wanted.schedule.decay_steps == 0) wanted.schedule.decay_steps = run.schedule.decay_steps;
+    wanted = resolved(wanted);
+  }
+  if (const auto differences = frozen_differences(run, wanted); !differences.empty())
+    throw Error(ErrorKind::run, "this run cannot go on with another config:\n" + format(differences),
+                "resume without these changes, or start a new run");
+  return wanted;
+}
+
+void require_same(const nlohmann::json& state, const char* key, const std::string& now, const std::string& what) {
+  if (state.value(key, std::string()) == now) return;
+  throw Error(ErrorKind::run, what + " is not the one this run was trained with",
+              "restore the file, or start a new run");
+}
+
+Session resume(Files& files, const TrainRequest& request, const fs::path& run, const std::optional<fs::path>& named) {
+  RunDirectory directory = RunDirectory::resume(files, run);
+  const Config created = load_run_config(files, run);
+  const Config config = wanted_config(request, created);
+  const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
+  Session session{config, load_corpus(config.data, config.model.context_length, tokenizer), std::move(directory),
+                  std::nullopt, {}};
+  CheckpointStore store(files, run);
+  if (named) {
+    session.checkpoint.emplace(open_checkpoint(files, *named));
+    store.discard_after(session.checkpoint->step());
+  } else {
+    auto found = store.find_latest();
+    session.warnings = std::move(found.warnings);
+    session.checkpoint = std::move(found.checkpoint);
+    if (session.checkpoint) store.discard_after(session.checkpoint->step());
+  }
+  if (session.checkpoint) {
+    require_same(session.checkpoint->state(), "corpus", session.corpus.fingerprint,
+                 "the corpus \"" + session.corpus.name + "\"");
+    require_same(session.checkpoint->state(), "tokenizer", tokenizer.fingerprint(), "tokenizer.json");
+    if (session.checkpoint->step() > config.run.max_steps)
+      throw Error(ErrorKind::run,
+                  "run.max_steps is " + std::to_string(config.run.max_steps) + ", but the checkpoint is of step " +
+                      std::to_string(session.checkpoint->step()),
+                  "name a larger run.max_steps, or resume an earlier checkpoint");
+  }
+  return session;
+}
+
+Session prepare(Files& files, const TrainRequest& request) {
+  if (request.resume.empty()) return start(files, request);
+  if (request.overwrite)
+    throw Error(ErrorKind::config, "--resume and --overwrite exclude each other", "give one of them");
+  if (request.resume == "auto") {
+    if (request.run_dir.empty())
+      throw Error(ErrorKind::config, "--resume auto needs --run-dir", "name the run's directory with --run-dir DIR");
+    if (directory_state(files, request.run_dir) == DirectoryState::run)
+      return resume(files, request, request.run_dir, std::nullopt);
+    return start(files, request);
+  }
+  fs::path path = fs::path(request.resume).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const auto run_of = run_of_checkpoint(path);
+  const fs::path run = run_of.value_or(path);
+  if (!request.run_dir.empty() && fs::weakly_canonical(request.run_dir) != fs::weakly_canonical(run))
+    throw Error(ErrorKind::config, "--run-dir and --resume name different runs", "leave --run-dir away");
+  return resume(files, request, run, run_of ? std::optional(path) : std::nullopt);
+}
+
+StartEvent describe(const Session& session, const Transformer& model) {
+  StartEvent event;
+  const Config& config = session.config;
+  event.step = session.checkpoint ? session.checkpoint->step() : 0;
+  event.max_steps = config.run.max_steps;
+  event.parameters = model.parameters().parameter_count();
+  event.train_tokens = session.corpus.train().size();
+  event.val_tokens = session.corpus.val().size();
+  event.vocab_size = config.model.vocab_size;
+  event.tokens_per_step = config.run.batch_size * config.run.grad_accumulation * config.model.context_length;
+  event.name = config.run.name;
+  event.run_dir = session.directory.path();
+  event.entropy_floor = session.corpus.entropy_floor;
+  event.threads = thread_count();
+  event.isa = name(isa());
+  return event;
+}
+
+}  // namespace
+
+int default_threads() {
+  return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores();
+}
+
+TrainOutcome train(Files& files, const TrainRequest& request,
+                   const std::function<void(Observers&, const Config&)>& watch) {
+  Session session = prepare(files, request);
+  const Config& config = session.config;
+  set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
+
+  Transformer model(config.model, true);
+  const auto metrics_bytes =
+      session.checkpoint ? session.checkpoint->state().at("metrics_bytes").get<std::int64_t>() : std::int64_t{0};
+  JsonlWriter metrics(files, session.directory.metrics(), metrics_bytes);
+  CheckpointStore store(files, session.directory.path());
+  Observers observers;
+  observers.add(metrics);
+  watch(observers, config);
+  Trainer trainer(config, session.corpus, model, store, metrics, observers);
+
+  const StartEvent about = describe(session, model);
+  if (session.checkpoint) {
+    trainer.restore(*session.checkpoint);
+    observers.on_resume({about, "ckpt/" + session.checkpoint->path().filename().string()});
+    session.checkpoint.reset();
+  } else {
+    model.parameters().initialise(config.run.seed);
+    observers.on_start(about);
+  }
+  session.warnings.insert(session.warnings.end(), session.directory.warnings().begin(),
+                          session.directory.warnings().end());
+  for (const std::string& warning : session.warnings) observers.on_note({about.step, warning, true});
+  return {trainer.run(), session.directory.path()};
+}
+
+}  // namespace quern

@@ -1,0 +1,48 @@
+#include "quern/train/signals.hpp"
+
+#include <array>
+#include <csignal>
+#include <utility>
+
+namespace quern {
+namespace {
+
+constexpr std::array stops = {SIGINT, SIGTERM, SIGHUP};
+
+volatile std::sig_atomic_t stop_requested = 0;
+volatile std::sig_atomic_t save_requested = 0;
+
+extern "C" void on_stop(int signal) {
+  stop_requested = signal;
+  for (const int s : stops) std::signal(s, SIG_DFL);  // the second one ends the process
+}
+
+extern "C" void on_save(int) { save_requested = 1; }
+
+}  // namespace
+
+SignalGuard::SignalGuard() {
+  stop_requested = 0;
+  save_requested = 0;
+  struct sigaction action {};
+  action.sa_flags = SA_RESTART;
+  action.sa_handler = on_stop;
+  for (const int s : stops) sigaction(s, &action, nullptr);
+  action.sa_handler = on_save;
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+SignalGuard::~SignalGuard() {
+  for (const int s : stops) std::signal(s, SIG_DFL);
+  std::signal(SIGUSR1, SIG_DFL);
+}
+
+int stop_signal() { return stop_requested; }
+
+bool take_save_request() {
+  const bool asked = save_requested != 0;
+  save_requested = 0;
+  return asked;
+}
+
+}  // namespace quern

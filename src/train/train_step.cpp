@@ -1,0 +1,55 @@
+#include <cmath>
+#include <string>
+
+#include "quern/train/optimizer.hpp"
+#include "quern/train/schedule.hpp"
+#include "quern/train/trainer.hpp"
+
+namespace quern {
+namespace {
+
+/// Stops before the update when something is not finite, and names it.
+void require_finite(Transformer& model, const StepResult& result, std::int64_t step) {
+  if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
+  const std::string culprit = first_nonfinite_parameter(model.parameters());
+  throw Error(ErrorKind::diverged,
+              "step " + std::to_string(step) + ": the " + (std::isfinite(result.loss) ? "gradient" : "loss") +
+                  " is not finite; first bad tensor: " + (culprit.empty() ? "none, the sum overflows" : culprit),
+              "nothing was updated and earlier checkpoints are intact; try a lower optim.learning_rate, "
+              "a longer schedule.warmup_steps or a smaller optim.grad_clip");
+}
+
+}  // namespace
+
+StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& windows, const Config& config,
+                      std::int64_t step) {
+  const std::int64_t rows = config.run.batch_size;
+  StepResult result;
+  result.learning_rate = learning_rate(step, config.optim, config.schedule);
+  for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i)
+    result.tokens += windows.batch(step - 1, i * rows, rows).target_tokens;
+  if (result.tokens == 0) return result;
+
+  model.parameters().begin_step();
+  Loss loss;
+  for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i) {
+    const Batch batch = windows.batch(step - 1, i * rows, rows);
+    Tape tape(workspace, Mode::train,
+              {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)});
+    const Loss part = model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets,
+                                 static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
+    tape.backward();
+    loss.nll += part.nll;
+    loss.smoothed += part.smoothed;
+  }
+  model.parameters().complete_gradients();
+  result.loss = loss.nll / static_cast<double>(result.tokens);
+  result.smoothed = loss.smoothed / static_cast<double>(result.tokens);
+  result.gradient_norm = gradient_norm(model.parameters());
+  require_finite(model, result, step);
+  update(model.parameters(), config.optim, result.learning_rate,
+         clip_factor(result.gradient_norm, config.optim.grad_clip), step);
+  return result;
+}
+
+}  // namespace quern

@@ -1,0 +1,176 @@
+#include "quern/train/trainer.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "quern/infer/generate.hpp"
+#include "quern/train/evaluate.hpp"
+#include "quern/train/model_tensors.hpp"
+#include "quern/train/signals.hpp"
+
+namespace quern {
+namespace {
+
+/// A guess at what the first save costs: a modest disk's rate, and a few fsyncs.
+double guessed_save_seconds(const ParamStore& parameters) {
+  return 0.02 + static_cast<double>(parameters.slab_size()) * 12 / 200e6;
+}
+
+bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && step > 0 && step % interval == 0; }
+
+}  // namespace
+
+Trainer::Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store,
+                 JsonlWriter& metrics, Observers& observers)
+    : config_(config),
+      corpus_(corpus),
+      model_(model),
+      store_(store),
+      metrics_(metrics),
+      observers_(observers),
+      windows_(corpus.train(), config.model.context_length, config.data.order, config.run.seed,
+               config.run.batch_size * config.run.grad_accumulation),
+      save_seconds_(guessed_save_seconds(model.parameters())) {
+  if (corpus.val().size() > 0)
+    validation_.emplace(corpus.val(), corpus.tokenizer,
+                        EvalOptions{config.model.context_length, config.data.eval_stride, config.run.batch_size,
+                                    config.run.eval_batches});
+}
+
+double Trainer::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+int Trainer::run() {
+  const SignalGuard signals;
+  try {
+    if (saved_ >= 0) announce_checkpoint(0);  // its line came after the offset that it recorded
+    loop();
+  } catch (const Error& error) {
+    end(error.kind == ErrorKind::diverged ? "diverged" : "failed");
+    throw;
+  } catch (...) {
+    end("failed");
+    throw;
+  }
+  const int signal = stop_signal();
+  end(progress_.step < config_.run.max_steps ? "interrupted" : "completed");
+  return signal == 0 ? 0 : 128 + signal;
+}
+
+void Trainer::loop() {
+  for (;;) {
+    const bool stopping = stop_signal() != 0;
+    const bool last = progress_.step >= config_.run.max_steps;
+    if (last || stopping || save_due()) save();
+    if (!stopping && (last || evaluation_due())) evaluate_now();
+    if (!stopping && every(config_.watch.sample_interval, progress_.step)) sample_now();
+    if (last || stopping) return;
+    step();
+  }
+}
+
+void Trainer::step() {
+  const auto begin = std::chrono::steady_clock::now();
+  const StepResult result = train_step(model_, workspace_, windows_, config_, progress_.step + 1);
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  progress_.step++;
+  progress_.tokens += result.tokens;
+  StepEvent event;
+  event.step = progress_.step;
+  event.tokens = progress_.tokens;
+  event.loss = result.loss;
+  if (config_.optim.label_smoothing > 0) event.smoothed_loss = result.smoothed;
+  event.lr = result.learning_rate;
+  event.grad_norm = result.gradient_norm;
+  event.ms = ms;
+  event.tokens_per_second = static_cast<double>(result.tokens) / (ms / 1000);
+  observers_.on_step(event);
+}
+
+bool Trainer::save_due() const {
+  if (save_requested_ || take_save_request()) return true;
+  if (config_.run.checkpoint_interval > 0) return every(config_.run.checkpoint_interval, progress_.step);
+  // At most 1 % of the time: a save once a hundred times what it costs.
+  return progress_.step > 0 && seconds() - saved_at_ >= 100 * save_seconds_;
+}
+
+bool Trainer::evaluation_due() const {
+  return progress_.step == 0 || every(config_.run.eval_interval, progress_.step);
+}
+
+void Trainer::save() {
+  if (saved_ == progress_.step) return;
+  const double begin = seconds();
+  store_.save({progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()),
+                                 state()});
+  saved_ = progress_.step;
+  saved_at_ = seconds();
+  save_seconds_ = saved_at_ - begin;
+  announce_checkpoint(save_seconds_);
+  store_.prune(config_.run.keep_checkpoints,
+               progress_.best_loss ? std::optional(progress_.best_step) : std::nullopt);
+}
+
+void Trainer::announce_checkpoint(double cost) {
+  observers_.on_checkpoint({progress_.step, "ckpt/" + checkpoint_name(progress_.step), cost});
+}
+
+void Trainer::evaluate_now() {
+  if (!validation_ || progress_.evaluated == progress_.step) return;
+  const double begin = seconds();
+  const auto found = evaluate(model_, workspace_, *validation_, [] { return stop_signal() != 0; });
+  if (!found) return;
+  progress_.evaluated = progress_.step;
+  // The untrained model is where a run starts, not something to keep.
+  const bool best = progress_.step > 0 && (!progress_.best_loss || found->loss < *progress_.best_loss);
+  if (best) {
+    progress_.best_loss = found->loss;
+    progress_.best_step = progress_.step;
+  }
+  observers_.on_eval({progress_.step, "val", found->loss, found->tokens, seconds() - begin, best});
+  if (best) save();  // so that the best is always a checkpoint
+}
+
+void Trainer::sample_now() {
+  std::string text = config_.watch.sample_prompt;
+  GenerateOptions options;
+  options.max_new_tokens = config_.watch.sample_tokens;
+  options.sampler.seed = config_.run.seed;
+  const auto prompt = corpus_.tokenizer.encode(text, {"watch.sample_prompt", ErrorKind::config});
+  generate(model_, corpus_.tokenizer, prompt, options, [&](std::string_view piece) { text += piece; },
+           [] { return stop_signal() != 0; });
+  observers_.on_note({progress_.step, "sample at step " + std::to_string(progress_.step) + ":\n" + text, false});
+}
+
+void Trainer::end(const char* status) {
+  observers_.on_end({progress_.step, status, seconds(), progress_.best_loss, progress_.best_step});
+}
+
+nlohmann::json Trainer::state() {
+  nlohmann::json state = {{"step", progress_.step},
+                          {"tokens", progress_.tokens},
+                          {"evaluated", progress_.evaluated},
+                          {"seed", config_.run.seed},
+                          {"corpus", corpus_.fingerprint},
+                          {"tokenizer", corpus_.tokenizer.fingerprint()},
+                          {"metrics_bytes", metrics_.sync()}};
+  if (progress_.best_loss) state["best"] = {{"step", progress_.best_step}, {"loss", *progress_.best_loss}};
+  return state;
+}
+
+void Trainer::restore(const LoadedCheckpoint& checkpoint) {
+  checkpoint.read_model(model_targets(model_.parameters()));
+  checkpoint.read_optim(optim_targets(model_.parameters()));
+  const nlohmann::json& state = checkpoint.state();
+  progress_.step = saved_ = checkpoint.step();
+  progress_.tokens = state.at("tokens").get<std::int64_t>();
+  progress_.evaluated = state.at("evaluated").get<std::int64_t>();
+  if (state.contains("best")) {
+    progress_.best_loss = state["best"].at("loss").get<double>();
+    progress_.best_step = state["best"].at("step").get<std::int64_t>();
+  }
+}
+
+}  // namespace quern

@@ -1,0 +1,156 @@
+#include "quern/watch/jsonl.hpp"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "quern/base/check.hpp"
+
+namespace quern {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json line_of(const char* event) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  return {{"event", event}, {"time", static_cast<double>(milliseconds) / 1000}};
+}
+
+void add_facts(Json& line, const StartEvent& start) {
+  line["step"] = start.step;
+  line["max_steps"] = start.max_steps;
+  line["parameters"] = start.parameters;
+  line["train_tokens"] = start.train_tokens;
+  line["val_tokens"] = start.val_tokens;
+  line["vocab_size"] = start.vocab_size;
+  line["tokens_per_step"] = start.tokens_per_step;
+  line["name"] = start.name;
+  if (start.entropy_floor) line["entropy_floor"] = *start.entropy_floor;
+  line["threads"] = start.threads;
+  line["isa"] = start.isa;
+  line["precision"] = start.precision;
+}
+
+void check_offset(Files& files, const std::filesystem::path& path, std::int64_t offset, std::int64_t size) {
+  const char* hint = "restore the file, or resume from an older checkpoint";
+  if (size < offset) {
+    throw Error(ErrorKind::file,
+                "the metrics hold " + std::to_string(size) + " bytes, the checkpoint recorded " +
+                    std::to_string(offset),
+                hint, path.string());
+  }
+  char last = '\n';
+  if (offset > 0)
+    files.open_read(path, Links::refuse).read_at(static_cast<std::uint64_t>(offset - 1), &last, 1);
+  if (last != '\n') {
+    throw Error(
+        ErrorKind::file,
+        "no line of the metrics ends at byte " + std::to_string(offset) + ", where the checkpoint was made",
+        hint, path.string());
+  }
+}
+
+}  // namespace
+
+JsonlWriter::JsonlWriter(Files& files, const std::filesystem::path& path, std::int64_t offset)
+    : file_(files.append(path)), offset_(offset) {
+  check_offset(files, path, offset, static_cast<std::int64_t>(file_.size()));
+  file_.truncate(static_cast<std::uint64_t>(offset));
+}
+
+JsonlWriter::~JsonlWriter() { append({}); }
+
+std::int64_t JsonlWriter::sync() {
+  write_pending();
+  file_.sync();
+  return offset_;
+}
+
+void JsonlWriter::append(std::string_view line) {
+  pending_ += line;
+  offset_ += static_cast<std::int64_t>(line.size());
+  try {
+    write_pending();
+  } catch (const Error&) {
+    // Kept in pending_; sync() tries again and reports.
+  }
+}
+
+void JsonlWriter::write_pending() {
+  if (pending_.empty()) return;
+  const std::uint64_t before = file_.size();
+  try {
+    file_.write(pending_);
+    pending_.clear();
+  } catch (const Error&) {
+    // A write that fails half-way leaves the beginning of pending_ in the file.
+    const std::uint64_t now = file_.size();
+    pending_.erase(0, now > before ? now - before : 0);
+    throw;
+  }
+}
+
+// Paths and names may hold any bytes; JSON holds UTF-8 only.
+static std::string dump(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void JsonlWriter::on_start(const StartEvent& event) {
+  Json line = line_of("start");
+  add_facts(line, event);
+  append(dump(line));
+}
+
+void JsonlWriter::on_resume(const ResumeEvent& event) {
+  Json line = line_of("resume");
+  line["checkpoint"] = event.checkpoint;
+  add_facts(line, event.start);
+  append(dump(line));
+}
+
+void JsonlWriter::on_step(const StepEvent& event) {
+  Json line = line_of("step");
+  line["step"] = event.step;
+  line["tokens"] = event.tokens;
+  line["loss"] = event.loss;
+  if (event.smoothed_loss) line["smoothed_loss"] = *event.smoothed_loss;
+  line["lr"] = event.lr;
+  line["grad_norm"] = event.grad_norm;
+  line["ms"] = event.ms;
+  line["tokens_per_second"] = event.tokens_per_second;
+  append(dump(line));
+}
+
+void JsonlWriter::on_eval(const EvalEvent& event) {
+  Json line = line_of("eval");
+  line["step"] = event.step;
+  line["split"] = event.split;
+  line["loss"] = event.loss;
+  line["tokens"] = event.tokens;
+  line["seconds"] = event.seconds;
+  line["best"] = event.best;
+  append(dump(line));
+}
+
+void JsonlWriter::on_checkpoint(const CheckpointEvent& event) {
+  Json line = line_of("checkpoint");
+  line["step"] = event.step;
+  line["path"] = event.path;
+  line["seconds"] = event.seconds;
+  append(dump(line));
+}
+
+void JsonlWriter::on_end(const EndEvent& event) {
+  Json line = line_of("end");
+  line["step"] = event.step;
+  line["status"] = event.status;
+  line["seconds"] = event.seconds;
+  if (event.best_val) {
+    line["best_val"] = *event.best_val;
+    line["best_step"] = event.best_step;
+  }
+  append(dump(line));
+}
+
+}  // namespace quern

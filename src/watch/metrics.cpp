@@ -1,0 +1,199 @@
+#include "quern/watch/metrics.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "quern/base/check.hpp"
+#include "quern/base/files.hpp"
+
+namespace quern {
+
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+/// One line's fields, each read with its type checked; what is wrong is thrown as a plain sentence.
+struct Wrong {
+  std::string what;
+};
+
+class Line {
+ public:
+  explicit Line(const Json& json) : json_(json) {}
+
+  std::int64_t whole(const char* name) const {
+    const Json& value = required(name);
+    if (!value.is_number_integer() || value < 0 || value > std::numeric_limits<std::int64_t>::max()) {
+      throw Wrong{quoted(name) + " is not a whole number of 0 or more"};
+    }
+    return value.get<std::int64_t>();
+  }
+  double number(const char* name) const {
+    const Json& value = required(name);
+    if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (!value.is_number()) throw Wrong{quoted(name) + " is not a number"};
+    return value.get<double>();
+  }
+  std::string text(const char* name) const {
+    const Json& value = required(name);
+    if (!value.is_string()) throw Wrong{quoted(name) + " is not a string"};
+    return value.get<std::string>();
+  }
+  bool has(const char* name) const { return json_.contains(name); }
+
+  void read(const char* name, std::int64_t& to) const {
+    if (has(name)) to = whole(name);
+  }
+  void read(const char* name, int& to) const {
+    if (has(name))
+      to = static_cast<int>(std::min<std::int64_t>(whole(name), std::numeric_limits<int>::max()));
+  }
+  void read(const char* name, double& to) const {
+    if (has(name)) to = number(name);
+  }
+  void read(const char* name, std::optional<double>& to) const {
+    if (has(name)) to = number(name);
+  }
+  void read(const char* name, std::string& to) const {
+    if (has(name)) to = text(name);
+  }
+
+ private:
+  static std::string quoted(const char* name) { return "\"" + std::string(name) + "\""; }
+  const Json& required(const char* name) const {
+    const auto found = json_.find(name);
+    if (found == json_.end()) throw Wrong{quoted(name) + " is missing"};
+    return *found;
+  }
+
+  const Json& json_;
+};
+
+StartEvent start_of(const Line& line) {
+  StartEvent start;
+  line.read("step", start.step);
+  line.read("max_steps", start.max_steps);
+  start.parameters = line.whole("parameters");
+  start.train_tokens = line.whole("train_tokens");
+  start.val_tokens = line.whole("val_tokens");
+  line.read("vocab_size", start.vocab_size);
+  line.read("tokens_per_step", start.tokens_per_step);
+  line.read("name", start.name);
+  line.read("entropy_floor", start.entropy_floor);
+  line.read("threads", start.threads);
+  line.read("isa", start.isa);
+  line.read("precision", start.precision);
+  return start;
+}
+
+void add_step(Metrics& metrics, const Line& line) {
+  StepEvent step;
+  step.step = line.whole("step");
+  step.tokens = line.whole("tokens");
+  step.loss = line.number("loss");
+  line.read("smoothed_loss", step.smoothed_loss);
+  step.lr = line.number("lr");
+  step.grad_norm = line.number("grad_norm");
+  step.ms = line.number("ms");
+  step.tokens_per_second = line.number("tokens_per_second");
+  if (!metrics.steps.empty() && step.step <= metrics.steps.back().step) {
+    throw Wrong{"step " + std::to_string(step.step) + " follows step " +
+                std::to_string(metrics.steps.back().step)};
+  }
+  metrics.steps.push_back(step);
+}
+
+void add_eval(Metrics& metrics, const Line& line) {
+  EvalEvent eval;
+  eval.step = line.whole("step");
+  eval.split = line.text("split");
+  eval.loss = line.number("loss");
+  eval.tokens = line.whole("tokens");
+  line.read("seconds", eval.seconds);
+  for (auto other = metrics.evals.rbegin(); other != metrics.evals.rend() && other->step >= eval.step;
+       ++other) {
+    if (other->step > eval.step || other->split == eval.split) {
+      throw Wrong{"the evaluation of step " + std::to_string(eval.step) + " follows that of step " +
+                  std::to_string(other->step)};
+    }
+  }
+  metrics.evals.push_back(eval);
+}
+
+void add(Metrics& metrics, const Json& json) {
+  if (!json.is_object()) throw Wrong{"not a JSON object"};
+  const Line line(json);
+  const std::string event = line.text("event");
+  if (event == "start") {
+    if (metrics.start) throw Wrong{"a second \"start\""};
+    metrics.start = start_of(line);
+  } else if (event == "resume") {
+    metrics.resumes.push_back(line.whole("step"));
+    metrics.end.reset();
+  } else if (event == "step") {
+    add_step(metrics, line);
+  } else if (event == "eval") {
+    add_eval(metrics, line);
+  } else if (event == "checkpoint") {
+    CheckpointEvent& checkpoint = metrics.checkpoints.emplace_back();
+    checkpoint.step = line.whole("step");
+    checkpoint.path = line.text("path");
+    line.read("seconds", checkpoint.seconds);
+  } else if (event == "end") {
+    EndEvent& end = metrics.end.emplace();
+    end.step = line.whole("step");
+    end.status = line.text("status");
+    line.read("seconds", end.seconds);
+    line.read("best_val", end.best_val);
+    line.read("best_step", end.best_step);
+  }
+}
+
+constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;
+
+}  // namespace
+
+Metrics read_metrics(const std::string& path) {
+  const std::string text = read_file(path, max_bytes);
+  Metrics metrics;
+  std::int64_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t newline = text.find('\n', begin);
+    const bool whole = newline != std::string::npos;
+    const std::size_t end = whole ? newline : text.size();
+    ++number;
+    const Json json = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    begin = end + 1;
+    if (json.is_discarded() && !whole) break;  // still being written, or cut short
+    try {
+      if (json.is_discarded()) throw Wrong{"not JSON"};
+      add(metrics, json);
+    } catch (const Wrong& wrong) {
+      throw Error(ErrorKind::file, "a line of the metrics is wrong: " + wrong.what,
+                  "the file was changed or damaged; resuming the run cuts it to its last checkpoint",
+                  path + ":" + std::to_string(number));
+    }
+  }
+  return metrics;
+}
+
+Metrics read_run(const std::string& run) {
+  std::error_code error;
+  const fs::file_status status = fs::status(run, error);
+  if (!fs::exists(status)) {
+    throw Error(ErrorKind::run, "there is no run here", "name a run's directory or its metrics.jsonl", run);
+  }
+  if (!fs::is_directory(status)) return read_metrics(run);
+  const fs::path metrics = fs::path(run) / "metrics.jsonl";
+  if (!fs::exists(metrics, error)) {
+    throw Error(ErrorKind::run, "this directory is no run: it holds no metrics.jsonl",
+                "name a run's directory, such as runs/latest", run);
+  }
+  return read_metrics(metrics.string());
+}
+
+}  // namespace quern

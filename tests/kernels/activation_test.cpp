@@ -1,0 +1,120 @@
+#include "reference/activation.hpp"
+
+#include "quern/kernels/activation.hpp"
+#include "reference/check.hpp"
+#include "reference/oracle.hpp"
+
+using namespace quern;
+using namespace quern::reference;
+
+namespace {
+
+constexpr Activation all[] = {Activation::gelu, Activation::gelu_erf, Activation::relu};
+constexpr float inf = std::numeric_limits<float>::infinity();
+constexpr float huge = std::numeric_limits<float>::max();
+
+std::vector<float> forward(std::vector<float> x, Activation kind) {
+  std::vector<float> y = poison(static_cast<std::int64_t>(x.size()));
+  const std::int64_t n = static_cast<std::int64_t>(x.size());
+  activation_forward({y.data(), {1, n}}, {x.data(), {1, n}}, kind);
+  return y;
+}
+
+/// f' of every x.
+std::vector<float> slope(std::vector<float> x, Activation kind) {
+  const std::int64_t n = static_cast<std::int64_t>(x.size());
+  std::vector<float> dx = poison(n), dy(x.size(), 1.0F);
+  activation_backward({dx.data(), {1, n}}, {}, {dy.data(), {1, n}}, {x.data(), {1, n}}, kind);
+  return dx;
+}
+
+std::vector<float> sweep() {
+  std::vector<float> x;
+  for (int i = -200'000; i <= 200'000; ++i) x.push_back(static_cast<float>(i) * 1e-4F);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("activations over a dense sweep", "[activation]") {
+  // exp's argument 2u is rounded to half an ulp; |2u| < 32 where the result is not negligible, so exp errs by
+  // 2e-6 of itself, and for x < 0 so does the result; above 0 the error is that of the last digits of x.
+  const auto x = sweep();
+  for (const Activation kind : all) {
+    const auto y = forward(x, kind), dx = slope(x, kind);
+    double worst = 0, worst_slope = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Dual wanted = activation(Dual(double(x[i]), 1), kind);
+      const double scale = std::max(1.0, double(x[i]));
+      worst = std::max(worst, std::abs(double(y[i]) - wanted.value) / scale);
+      worst_slope = std::max(worst_slope, std::abs(double(dx[i]) - wanted.slope));
+    }
+    CAPTURE(static_cast<int>(kind));
+    CHECK(worst < 2e-7);
+    CHECK(worst_slope < 5e-7);
+  }
+}
+
+TEST_CASE("the negative tail keeps its digits", "[activation]") {
+  // x / 2 * (1 + tanh(u)) would be 0 or wrong in its first digit below -5.
+  for (const float x : {-3.0F, -5.0F, -6.5F, -8.0F})
+    for (const Activation kind : {Activation::gelu, Activation::gelu_erf})
+      CHECK(forward({x}, kind)[0] == Approx(activation(double(x), kind)).epsilon(2e-5).margin(1e-37));
+}
+
+TEST_CASE("activations are finite everywhere, have limits and pass NaN on", "[activation]") {
+  for (const Activation kind : all) {
+    const auto y = forward({-inf, -huge, -1e20F, -100, 100, 1e20F, huge, inf}, kind);
+    const auto d = slope({-inf, -huge, -1e20F, -100, 100, 1e20F, huge, inf}, kind);
+    for (std::size_t i = 0; i < 4; ++i) CHECK((y[i] == 0 && std::abs(d[i]) < 1e-30F));
+    for (std::size_t i = 4; i < 8; ++i) CHECK(d[i] == 1);
+    CHECK(y[4] == 100);
+    CHECK(y[5] == 1e20F);
+    CHECK(y[6] == huge);
+    CHECK(y[7] == inf);
+    for (const float nan : forward(poison(17), kind)) CHECK(std::isnan(nan));
+  }
+}
+
+TEST_CASE("activation backward against dual numbers, with and without y", "[activation]") {
+  for (const Activation kind : all) {
+    for (const std::int64_t n : {1, 17, 64, 513}) {
+      auto x = normal(2 * n, 1, 2), dy = normal(2 * n, 2);
+      auto dx = poison(2 * n), y = poison(2 * n);
+      std::vector<double> wanted(x.size()), value(x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const Dual f = activation(Dual(double(x[i]), 1), kind);
+        value[i] = f.value;
+        wanted[i] = f.slope * double(dy[i]);
+      }
+      activation_backward({dx.data(), {2, n}}, {y.data(), {2, n}}, {dy.data(), {2, n}}, {x.data(), {2, n}},
+                          kind);
+      CHECK(relative_error(dx, wanted, 1) < 1e-6);
+      CHECK(relative_error(y, value, 1) < 1e-6);
+      activation_backward({dy.data(), {2, n}}, {x.data(), {2, n}}, {dy.data(), {2, n}}, {x.data(), {2, n}},
+                          kind);
+      CHECK(dy == dx);  // in place
+      CHECK(x == y);
+    }
+  }
+}
+
+TEST_CASE("activations on columns of a wider tensor", "[activation]") {
+  auto wide = normal(5 * 40, 3), narrow = normal(5 * 17, 4);
+  const auto before = wide;
+  const Tensor part = Tensor(wide.data(), {5, 40}).columns(10, 17);
+  activation_forward(part, {narrow.data(), {5, 17}}, Activation::gelu);
+  const auto wanted = forward(narrow, Activation::gelu);
+  for (std::size_t r = 0; r < 5; ++r)
+    for (std::size_t c = 0; c < 40; ++c)
+      CHECK(wide[r * 40 + c] == (c < 10 || c >= 27 ? before[r * 40 + c] : wanted[r * 17 + c - 10]));
+}
+
+TEST_CASE("activations have the same bits on two threads", "[activation]") {
+  const std::int64_t n = 100'003;
+  const auto x = normal(n, 5, 3), dy = normal(n, 6);
+  for (const Activation kind : all) {
+    CHECK(same_on_two_threads([&] { return forward(x, kind); }));
+    CHECK(same_on_two_threads([&] { return slope(x, kind); }));
+  }
+}

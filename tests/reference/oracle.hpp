@@ -1,0 +1,47 @@
+// Oracles that every kernel test shares: gradients by Dual numbers, the same bits on one thread and on two.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "quern/base/parallel.hpp"
+#include "reference/dual.hpp"
+
+namespace quern::reference {
+
+inline std::vector<Dual> constants(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+
+/// d f / d x[i] for every i, where f takes a vector of Dual and returns a Dual.
+template <class F>
+std::vector<double> gradient(const std::vector<float>& x, F f) {
+  std::vector<Dual> point = constants(x);
+  std::vector<double> out(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    point[i].slope = 1;
+    out[i] = f(point).slope;
+    point[i].slope = 0;
+  }
+  return out;
+}
+
+/// sum of weights[i] * y[i]: a scalar whose gradient uses every output.
+template <class T>
+T weighted(const std::vector<float>& weights, const std::vector<T>& y) {
+  T total = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) total += T(weights[i]) * y[i];
+  return total;
+}
+
+/// Whether f(), which returns a vector, gives the same bits on one thread and on two.
+template <class F>
+bool same_on_two_threads(F f) {
+  const int before = thread_count();
+  set_thread_count(1);
+  const auto one = f();
+  set_thread_count(2);
+  const auto two = f();
+  set_thread_count(before);
+  return one.size() == two.size() && std::memcmp(one.data(), two.data(), one.size() * sizeof one[0]) == 0;
+}
+
+}  // namespace quern::reference
