@@ -13,7 +13,8 @@
 namespace quern::toy {
 namespace {
 
-// ---- The grammar ---------------------------------------------------------------------------------------------
+// ---- The grammar
+// ---------------------------------------------------------------------------------------------
 //
 //   {kind}    a word of this kind, all equally likely
 //   {kind1}   the same at its first mention; later mentions copy that word
@@ -67,34 +68,39 @@ constexpr Rule rules[] = {
     // A present for a friend.
     {"gift",
      "(found|bought|made|won) a {look} {colour1} {thing1} <at>. "
-     "({name1} wanted to give the {colour1} {thing1} to <friend>.|\"This {colour1} {thing1} is for <friend>,\" {voice} {name1}."
+     "({name1} wanted to give the {colour1} {thing1} to <friend>.|\"This {colour1} {thing1} is for "
+     "<friend>,\" {voice} {name1}."
      "|{name1} wrapped the {colour1} {thing1} for <friend>.) But the {animal1} did not <passage> "
      "(\"What a {praise} {thing1}!\"|\"Thank you, {name1}!\") {voice} {name2}."},
 
     // Something lost and found.
     {"lost",
      "lost a {look} {colour1} {thing1}. {name1} looked <at> and <at>, but found only <snacks>. "
-     "\"Is the {colour1} {thing1} in the {box1}?\" asked <friend>. But {name1} did not open the {box1} because it was too "
+     "\"Is the {colour1} {thing1} in the {box1}?\" asked <friend>. But {name1} did not open the {box1} "
+     "because it was too "
      "(<weary>|(dusty|rusty|sticky|stiff). So {name2} gave the {box1} a (kick|push|shake|tap).) "
      "(Out fell|Inside was) the {thing1}!"},
 
     // Hide and seek.
     {"hide",
-     "and <friend> played hide and seek. {name2} hid in a {look} {colour1} {tub1} <at>. {name1} looked for {name2} "
+     "and <friend> played hide and seek. {name2} hid in a {look} {colour1} {tub1} <at>. {name1} looked for "
+     "{name2} "
      "<at> and {gait} past the {tub1}. But {name1} did not look in the cave because it was too "
      "(<weary>|(dark|damp|deep|gloomy). So {name1} lit a (candle|fire|torch) <at>.) "
      "Then out of the {tub1} (hopped|jumped|popped|rolled) {name2}!"},
 
     // Something to eat.
     {"cook",
-     "cooked a {soup1} with <snacks>, <snacks> and <snacks> for <friend>. But {name1} did not eat the {soup1} "
+     "cooked a {soup1} with <snacks>, <snacks> and <snacks> for <friend>. But {name1} did not eat the "
+     "{soup1} "
      "because it was too (<full>|<bad>) \"What a {praise} {soup1}!\" {voice} {name2}."},
     {"full", "(<nap>|(full|stuffed). So {name1} saved the {soup1} for (breakfast|lunch|supper).)"},
     {"bad", "(hot. So {name1} waited <at>.|(bitter|salty|sour|spicy). So {name1} added <snacks>.)"},
 
     // A bargain.
     {"swap",
-     "had a {look} {colour1} {thing1} and <friend> had {number1} {taste} {food1}. \"My {colour1} {thing1} for "
+     "had a {look} {colour1} {thing1} and <friend> had {number1} {taste} {food1}. \"My {colour1} {thing1} "
+     "for "
      "your {number1} {food1}?\" {voice} {name1}. "
      "(\"Yes!\" {voice} {name2}. So {name2} got the {thing1} and {name1} got the {food1}."
      "|\"No!\" {voice} {name2}. So {name2} kept the {food1} and {name1} kept the {thing1}.) "
@@ -114,7 +120,8 @@ constexpr Rule rules[] = {
     {"brave", "(nervous|scared|timid). So {name1} sang a (brave|merry|silly) song <at>."},
 };
 
-// ---- Its interpreter -----------------------------------------------------------------------------------------
+// ---- Its interpreter
+// -----------------------------------------------------------------------------------------
 
 // The part of `text` up to the closing bracket that matches the opening one at `open`.
 std::string_view inside(std::string_view text, std::size_t open, char opening, char closing) {
@@ -144,14 +151,15 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 template <class Table>
 std::size_t find(const Table& table, std::string_view name) {
-  const auto row = std::find_if(std::begin(table), std::end(table), [&](const auto& r) { return r.name == name; });
+  const auto row =
+      std::find_if(std::begin(table), std::end(table), [&](const auto& r) { return r.name == name; });
   if (row == std::end(table)) throw std::logic_error("toy grammar: unknown name " + std::string(name));
   return static_cast<std::size_t>(row - std::begin(table));
 }
 
 class Teller {
  public:
-  explicit Teller(Chooser& chooser) : chooser_(chooser) {}
+  explicit Teller(Chooser& chooser) : chooser_(chooser) { bound_.reserve(16); }
 
   void tell(std::string_view text) {
     std::size_t i = 0;
@@ -161,7 +169,10 @@ class Teller {
       i = plain;
       if (i == text.size()) break;
       const char opening = text[i];
-      const std::string_view body = inside(text, i, opening, opening == '{' ? '}' : opening == '<' ? '>' : ')');
+      const std::string_view body = inside(text, i, opening,
+                                           opening == '{'   ? '}'
+                                           : opening == '<' ? '>'
+                                                            : ')');
       if (opening == '{') {
         slot(body);
       } else if (opening == '<') {
@@ -198,9 +209,9 @@ class Teller {
 
   std::string_view draw(std::size_t kind) {
     const std::vector<std::string_view>& words = vocabulary()[kind];
-    std::vector<std::uint32_t> weights(words.size());
-    for (std::size_t i = 0; i < words.size(); ++i) weights[i] = (used_[kind] >> i & 1) == 0;
-    const std::size_t choice = chooser_.choose(weights);
+    std::array<std::uint32_t, 32> weights{};
+    for (std::size_t i = 0; i < words.size(); ++i) weights.at(i) = (used_[kind] >> i & 1) == 0;
+    const std::size_t choice = chooser_.choose(std::span(weights).first(words.size()));
     if (kinds[kind].fresh) used_[kind] |= std::uint32_t{1} << choice;
     return words.at(choice);
   }
@@ -219,7 +230,8 @@ class Teller {
   std::array<std::uint32_t, std::size(kinds)> used_{};  // one bit a word
 };
 
-// ---- The generator -------------------------------------------------------------------------------------------
+// ---- The generator
+// -------------------------------------------------------------------------------------------
 
 // Number `index` of stream `stream` of a seed, from nothing else: the finaliser of SplitMix64.
 std::uint64_t mix(std::uint64_t x) {
@@ -282,7 +294,8 @@ std::string describe(std::uint64_t seed, const Text& train, const Text& heldout)
   const auto whole = [](std::uint64_t x) { return std::to_string(x); };
   const std::pair<std::string_view, std::string> fields[] = {
       {"about",
-       "\"Small stories from a grammar with one derivation a text, so that -ln P(text) is known: no model can be "
+       "\"Small stories from a grammar with one derivation a text, so that -ln P(text) is known: no model "
+       "can be "
        "expected to reach a lower loss. See tools/toy_grammar.cpp.\""},
       {"seed", whole(seed)},
       {"chars", whole(n)},

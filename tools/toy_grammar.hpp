@@ -1,9 +1,9 @@
 // The embedded corpus: small stories from a grammar whose entropy is known exactly.
 //
-// A story is told through a Chooser, which makes every choice and receives every piece of text. The generator's
-// chooser draws at random and adds up -ln P(choice). No story has two derivations (tests/tools/toy_test.cpp
-// replays all of them against the text), so that sum is -ln P(text): the loss of a perfect model, the floor under
-// every loss curve on this text.
+// A story is told through a Chooser, which makes every choice and receives every piece of text. The
+// generator's chooser draws at random and adds up -ln P(choice). No story has two derivations
+// (tests/tools/toy_test.cpp replays all of them against the text), so that sum is -ln P(text): the loss of a
+// perfect model, the floor under every loss curve on this text.
 #pragma once
 
 #include <cstddef>
@@ -30,21 +30,21 @@ std::uint64_t choice_cost(std::uint64_t weight, std::uint64_t total);
 double nats(std::uint64_t cost);
 
 struct Text {
-  std::string text;              // stories with a blank line between them, and a newline at the end
+  std::string text;  // stories with a blank line between them, and a newline at the end
   std::uint64_t stories = 0;
-  std::uint64_t cost = 0;        // of all choices
-  std::uint64_t cost_tail = 0;   // of the choices made at or after character floor(0.9 * text.size())
+  std::uint64_t cost = 0;       // of all choices
+  std::uint64_t cost_tail = 0;  // of the choices made at or after character floor(0.9 * text.size())
 };
 
-// Whole stories until there are at least min_chars characters. Where a text ends is settled by its length alone,
-// and a story's end and the blank line after it by the story's choices, so neither adds to the cost.
+// Whole stories until there are at least min_chars characters. Where a text ends is settled by its length
+// alone, and a story's end and the blank line after it by the story's choices, so neither adds to the cost.
 // Text number `stream` of a seed shares no random number with the others.
 Text generate(std::uint64_t seed, std::uint64_t stream, std::size_t min_chars);
 
 struct Corpus {
-  Text train;         // toy.txt: its last tenth is for validation
-  Text heldout;       // toy.heldout.txt
-  std::string meta;   // toy.meta.json
+  Text train;        // toy.txt: its last tenth is for validation
+  Text heldout;      // toy.heldout.txt
+  std::string meta;  // toy.meta.json
 };
 
 inline constexpr std::uint64_t default_seed = 1;

@@ -41,7 +41,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   std::string found, extended;
   for (const std::string& candidate : candidates) {
     const std::string name = lower(candidate);
-    const auto [shorter, longer] = std::minmax(wanted.size(), name.size());
+    const std::size_t shorter = std::min(wanted.size(), name.size());
+    const std::size_t longer = std::max(wanted.size(), name.size());
     if (extended.empty() && shorter >= 3 && (name.starts_with(wanted) || wanted.starts_with(name)))
       extended = candidate;
     if (longer - shorter > limit) continue;

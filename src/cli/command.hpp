@@ -44,6 +44,11 @@ void finish_output();
 struct OutputClosed {};
 
 // The commands, one file each.
+void add_train(CLI::App& app);
+void add_sample(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_curves(CLI::App& app);
 void add_config(CLI::App& app);
+void add_bench(CLI::App& app);
 
 }  // namespace quern::cli

@@ -5,6 +5,7 @@
 
 #include "command.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/data/corpus.hpp"
 #include "quern/train/evaluate.hpp"
 #include "quern/train/load.hpp"
 #include "quern/train/session.hpp"

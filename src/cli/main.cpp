@@ -17,14 +17,14 @@ namespace {
 
 // One line a command.
 constexpr void (*commands[])(CLI::App&) = {
-    add_config,
+    add_train, add_sample, add_eval, add_curves, add_config, add_bench,
 };
 
 constexpr const char* footer =
     "Examples:\n"
-    "  quern config show --origin\n"
-    "  quern config check --config configs/toy.json\n"
-    "  quern config fields\n"
+    "  quern train\n"
+    "  quern sample --run runs/latest --prompt 'Once'\n"
+    "  quern curves runs/latest\n"
     "\n"
     "Exit codes: 0 done, 1 a bug of ours, 2 usage or config, 3 a bad input file, 4 input/output,\n"
     "  5 numbers diverged, 6 out of memory, 7 nothing to resume or run in use,\n"

@@ -285,6 +285,11 @@ Header parse_header(const std::string& json, std::uint64_t data_bytes, const std
     const std::uint64_t at = kLengthBytes + std::min(first, json.size());
     fail_damaged(path, "its header does not begin with '{' at byte " + std::to_string(at));
   }
+  // … and takes a NUL for the end of the text.
+  const std::size_t nul = json.find('\0');
+  if (nul != std::string::npos) {
+    fail_damaged(path, "the header is not JSON at byte " + std::to_string(kLengthBytes + nul));
+  }
   HeaderHandler handler(path);
   nlohmann::json::sax_parse(json, &handler);
   check_layout(path, handler.tensors, data_bytes);

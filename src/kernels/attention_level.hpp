@@ -43,7 +43,7 @@ struct AttentionGradient {
 
 /// The floats that attention_backward_head needs, for a width rounded up to a multiple of 16.
 constexpr int64_t attention_head_scratch(int64_t keys, int64_t padded_width) {
-  return 2 * keys * padded_width + 7 * attention_tile * padded_width + 2 * attention_tile * attention_tile;
+  return 4 * keys * padded_width + 5 * attention_tile * padded_width + 2 * attention_tile * attention_tile;
 }
 
 }  // namespace quern::kernels

@@ -85,7 +85,7 @@ bool CheckpointStore::is_intact(std::int64_t step) {
 fs::path CheckpointStore::save(const CheckpointData& data) {
   const fs::path target = path_of(data.step);
   if (files_.kind(target) != EntryKind::missing && is_intact(data.step)) return target;
-  files_.make_directory(directory_);
+  if (files_.make_directory(directory_)) files_.sync_directory(run_);
   const fs::path temporary = directory_ / temporary_name(checkpoint_name(data.step));
   try {
     files_.make_directory(temporary);
@@ -157,7 +157,6 @@ void CheckpointStore::commit(const fs::path& temporary, std::int64_t step) {
   if (damaged) remove_leftover(*damaged);
 }
 
-// The fsync of the run's directory in here also makes the name ckpt/ durable, which the first save made.
 void CheckpointStore::point_latest_to(std::int64_t step) {
   replace_file_durably(files_, run_ / "latest", "ckpt/" + checkpoint_name(step) + "\n");
 }

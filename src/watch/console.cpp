@@ -99,10 +99,9 @@ void Console::on_resume(const ResumeEvent& event) {
 void Console::describe(const StartEvent& start) {
   start_ = start;
   first_step_ = start.step + 1;
-  std::string data = start.name + ": " + grouped(start.parameters) + " parameters, vocabulary " +
-                     grouped(start.vocab_size) + ", " + grouped(start.train_tokens) + " training tokens, ";
-  data += start.val_tokens > 0 ? grouped(start.val_tokens) + " validation tokens" : "no validation";
-  say(data);
+  say(start.name + ": " + grouped(start.parameters) + " parameters, vocabulary " + grouped(start.vocab_size));
+  say(grouped(start.train_tokens) + " training tokens, " +
+      (start.val_tokens > 0 ? grouped(start.val_tokens) + " validation tokens" : "no validation"));
   say(grouped(start.max_steps) + " steps of " + grouped(start.tokens_per_step) + " tokens in " +
       start.precision + " on " + std::to_string(start.threads) +
       (start.threads == 1 ? " thread, " : " threads, ") + start.isa);
@@ -188,7 +187,7 @@ std::string Console::progress(const StepEvent& step, std::optional<int> columns)
        6});
   fields.push_back({compact(ms > 0 ? tokens / ms * 1000 : 0) + " tok/s", 4});
   fields.push_back({(ms < 10 ? fixed(ms, 1) : fixed(ms, 0)) + " ms/step", 7});
-  fields.push_back({"ETA " + duration(seconds_left(step)), 2});
+  fields.push_back({"ETA " + clock_time(seconds_left(step)), 2});
   if (!columns) return join(fields);
 
   std::string line = join(fields);
@@ -246,6 +245,7 @@ void Console::flush(bool wait) {
     if (count < 0 && errno == EINTR) continue;
     if (count == 0) return;
     const ssize_t written = ::write(options_.terminal.fd, pending_.data(), std::min(piece, pending_.size()));
+    if (written < 0 && errno == EAGAIN && !wait) return;
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     broken_ = written < 0;
     if (!broken_) pending_.erase(0, static_cast<std::size_t>(written));

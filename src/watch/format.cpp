@@ -49,17 +49,19 @@ std::string compact(double value) {
   return text + suffixes[power];
 }
 
-std::string duration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  if (seconds < 9.995) return fixed(seconds, 2) + " s";
-  if (seconds < 59.95) return fixed(seconds, 1) + " s";
-  if (seconds >= 1e12) return "?";
+std::string clock_time(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e12)) return "?";
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   const std::int64_t minutes = whole / 60, hours = minutes / 60, days = hours / 24;
   if (days > 0) return std::to_string(days) + "d " + two_digits(hours % 24) + "h";
   const std::string tail = ":" + two_digits(whole % 60);
   if (hours == 0) return std::to_string(minutes) + tail;
   return std::to_string(hours) + ":" + two_digits(minutes % 60) + tail;
+}
+
+std::string duration(double seconds) {
+  if (!(seconds >= 0 && seconds < 59.95)) return clock_time(seconds);
+  return fixed(seconds, seconds < 9.995 ? 2 : 1) + " s";
 }
 
 std::string scientific(double value, int digits) {

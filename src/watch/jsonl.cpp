@@ -59,8 +59,6 @@ JsonlWriter::JsonlWriter(Files& files, const std::filesystem::path& path, std::i
   file_.truncate(static_cast<std::uint64_t>(offset));
 }
 
-JsonlWriter::~JsonlWriter() { append({}); }
-
 std::int64_t JsonlWriter::sync() {
   write_pending();
   file_.sync();

@@ -87,7 +87,7 @@ Frame frame_of(const Figure& figure) {
   if (figure.level) frame.y.include(*figure.level);
   const Range bulk = frame.y;
   const double reach = (bulk.high - bulk.low) / 4;
-  if (frame.x.low > 0 && frame.x.low <= frame.x.high / 10) frame.x.low = 0;
+  if (frame.x.low > 0 && (frame.x.low <= frame.x.high / 10 || frame.x.low == frame.x.high)) frame.x.low = 0;
   for (const Curve& curve : figure.curves) {
     for (const Point& point : curve.points) {
       if (curve.stroke != Stroke::faint || !drawable(point)) continue;
@@ -146,19 +146,19 @@ class Painter {
     const std::string_view name = letter(small_letters, curve.series);
     const Ink ink{line_layer, pick(colours, curve.series), figure_.letters ? name[0] : '*'};
     std::vector<int> row_at(static_cast<std::size_t>(columns_), -1);  // of the line, by column of characters
-    bool pen_down = false;
+    const auto joins = [&](std::size_t i) { return i < curve.points.size() && drawable(curve.points[i]); };
     int last_x = 0, last_y = 0;
-    for (const Point& point : curve.points) {
-      if (!drawable(point)) {
-        pen_down = false;
-        continue;
-      }
-      const int x = dot_x(point.x), y = dot_y(point.y);
-      canvas_.line(pen_down ? last_x : x, pen_down ? last_y : y, x, y, ink);
-      row_at[static_cast<std::size_t>(x / canvas_.dots_across())] = y / canvas_.dots_down();
+    for (std::size_t i = 0; i < curve.points.size(); ++i) {
+      if (!joins(i)) continue;
+      const int x = dot_x(curve.points[i].x), y = dot_y(curve.points[i].y);
+      const int column = x / canvas_.dots_across(), row = y / canvas_.dots_down();
+      const bool from_last = i > 0 && joins(i - 1);
+      canvas_.line(from_last ? last_x : x, from_last ? last_y : y, x, y, ink);
+      // One braille dot alone would hardly be seen.
+      if (utf8_ && !from_last && !joins(i + 1)) canvas_.put(column, row, "•", ink);
+      row_at[static_cast<std::size_t>(column)] = row;
       last_x = x;
       last_y = y;
-      pen_down = true;
     }
     if (figure_.letters && utf8_) paint_letters(name, curve.series, row_at);
   }
@@ -243,7 +243,7 @@ std::string legend(const std::vector<Entry>& entries, const PlotOptions& options
 /// it has room.
 std::string x_axis(const Figure& figure, const Range& x, int margin, int columns,
                    const PlotOptions& options) {
-  const Ticks ticks = nice_ticks(x.low, x.high, std::max(2, columns / 12));
+  const Ticks ticks = nice_ticks(x.low, x.high, std::max(2, columns / 10));
   std::vector<bool> tick_at(static_cast<std::size_t>(columns));
   std::string labels(static_cast<std::size_t>(options.width), ' ');
   int free = 0;

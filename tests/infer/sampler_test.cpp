@@ -13,13 +13,14 @@ namespace {
 std::size_t allocations = 0;
 }
 
-void* operator new(std::size_t bytes) {
+// Not inlined: GCC 12 would see malloc on one side of a pair and operator new on the other, and warn.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace quern {
 namespace {

@@ -33,7 +33,6 @@ class JsonlWriter final : public Observer {
   /// offset that the checkpoint recorded. Throws Error: io when the system refuses, file when the file is
   /// shorter than `offset` or no line ends there.
   JsonlWriter(Files& files, const std::filesystem::path& path, std::int64_t offset = 0);
-  ~JsonlWriter() override;
 
   /// Makes everything said so far durable (fsync) and returns the file's size in bytes, for the checkpoint to
   /// record. Throws Error io, naming the path and the system's reason, when lines are still unwritten or the

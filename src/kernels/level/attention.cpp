@@ -24,6 +24,12 @@ QUERN_INLINE int64_t span_end(const AttentionHead& head, int64_t t) {
   return head.causal ? smaller(head.visible, head.offset + t + 1) : head.visible;
 }
 
+/// Asks for the keys and values [begin, begin + panel), as far as they are below `end`.
+QUERN_INLINE void prefetch_keys(const AttentionHead& head, int64_t begin, int64_t end) {
+  prefetch_rows(head.k + begin * head.k_stride, head.k_stride, smaller(panel, end - begin), head.width);
+  prefetch_rows(head.v + begin * head.v_stride, head.v_stride, smaller(panel, end - begin), head.width);
+}
+
 /// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end. Query
 /// `first` is in lane 0, key `begin` in row 0.
 void hide(float* score, int64_t ld, const AttentionHead& head, int64_t first, int64_t begin, int64_t keys) {
@@ -146,6 +152,7 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
       const int64_t seen = smaller(keys, span_end(head, last) - s);
       if (seen <= 0) continue;
       product<2>(score, panel, seen, {k, width, 1}, q + p * size, panel, width, nullptr);
+      prefetch_keys(head, s + step + p * panel, keys_end);
       hide(score, panel, head, first, s, seen);
       softmax_step(score, seen, state[p]);
       if (head.dropout.threshold != 0)
@@ -216,7 +223,7 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
 struct BackwardTiles {
   float *q, *dout, *dq;            // (panels, D, panel): columns
   float *q_rows, *dout_rows;       // (tile, padded D)
-  float *k, *v;                    // (tile, D)
+  float *k, *v;                    // (S, D): strides between the rows of a packed projection defeat caches
   float *weight, *dscore;          // (tile of keys, tile of queries)
   float *dk, *dv;                  // (S, padded D): sums over the queries so far
   float lse[tile], delta[tile];    // of the queries; lse in base 2
@@ -253,8 +260,8 @@ void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t 
                            int64_t keys) {
   const int64_t width = head.width;
   float *weight = x.weight + at, *dscore = x.dscore + at;
-  product<2>(weight, tile, keys, {x.k, width, 1}, x.q + at * width, panel, width, nullptr);
-  product<2>(dscore, tile, keys, {x.v, width, 1}, x.dout + at * width, panel, width, nullptr);
+  product<2>(weight, tile, keys, {x.k + begin * width, width, 1}, x.q + at * width, panel, width, nullptr);
+  product<2>(dscore, tile, keys, {x.v + begin * width, width, 1}, x.dout + at * width, panel, width, nullptr);
   hide(weight, tile, head, first, begin, keys);
   const bool dropped = head.dropout.threshold != 0;
   for (int j = 0; j < panel; j += lanes) {
@@ -306,8 +313,6 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
   const int64_t width = head.width;
   float ones[panel];
   for (float& one : ones) one = 1;
-  copy_rows(x.k, width, head.k + begin * head.k_stride, head.k_stride, keys, width, 1);
-  copy_rows(x.v, width, head.v + begin * head.v_stride, head.v_stride, keys, width, 1);
   for (int64_t at = 0; at < queries; at += panel) {
     const int64_t last = first + smaller(at + panel, queries) - 1;
     const int64_t seen = larger(0, smaller(keys, span_end(head, last) - begin));
@@ -316,7 +321,7 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
     if (seen == 0) continue;
     weights_and_gradients(x, head, first + at, at, begin, seen);
     if (g.dq.to != nullptr)
-      product<2>(x.dq + at * width, panel, width, {x.k, 1, width}, x.dscore + at, tile, seen,
+      product<2>(x.dq + at * width, panel, width, {x.k + begin * width, 1, width}, x.dscore + at, tile, seen,
                  begin == 0 ? nullptr : ones);
   }
   const int64_t seen_from = head.causal ? begin - head.offset - first : -keys;
@@ -355,11 +360,14 @@ void attention_backward_head(const AttentionHead& head, const AttentionGradient&
   const auto cut = [&scratch](int64_t n) { return scratch += n, scratch - n; };
   x.q = cut(tile * padded), x.dout = cut(tile * padded), x.dq = cut(tile * padded);
   x.q_rows = cut(tile * padded), x.dout_rows = cut(tile * padded);
-  x.k = cut(tile * padded), x.v = cut(tile * padded);
+  x.k = cut(head.keys * padded), x.v = cut(head.keys * padded);
   x.weight = cut(tile * tile), x.dscore = cut(tile * tile);
   x.dk = cut(head.keys * padded), x.dv = cut(head.keys * padded);
   __builtin_memset(x.q_rows, 0, static_cast<unsigned long>(2 * tile * padded) * sizeof(float));  // what pads D
   __builtin_memset(x.dk, 0, static_cast<unsigned long>(2 * head.keys * padded) * sizeof(float));
+  const int64_t all_seen = larger(0, span_end(head, head.queries - 1));
+  copy_rows(x.k, width, head.k, head.k_stride, all_seen, width, 1);
+  copy_rows(x.v, width, head.v, head.v_stride, all_seen, width, 1);
   for (int64_t t = 0; t < head.queries; t += tile) {
     const int64_t queries = smaller(tile, head.queries - t), keys_end = span_end(head, t + queries - 1);
     pack_queries(x, head, g, t, queries);

@@ -32,6 +32,14 @@ QUERN_INLINE void sink_n(float* p, vf v, float beta, int64_t k) {
   store_n(p, beta == 0 ? v : v + beta * load_n(p, k), k);
 }
 
+/// The first k lanes of v; the rest 0.
+QUERN_INLINE vf only(vf v, int64_t k) {
+  if (k == lanes) return v;
+  vf part = {};
+  __builtin_memcpy(&part, &v, static_cast<unsigned long>(k) * 4);
+  return part;
+}
+
 QUERN_INLINE float* at(const Rows& rows, int64_t r) {
   return rows.data == nullptr ? nullptr : rows.data + r * rows.stride;
 }

@@ -2,6 +2,16 @@
 #include "dropout.hpp"
 
 namespace quern::kernels::QUERN_LEVEL {
+namespace {
+
+constexpr int64_t ahead =
+    8;  // rows that are fetched early: the strided and the scattered ones defeat the hardware
+
+QUERN_INLINE void prefetch(const float* p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(p + i);
+}
+
+}  // namespace
 
 void embedding_forward(const Embedding& a, int64_t begin, int64_t end) {
   uint16_t bits[mask_tile];
@@ -9,6 +19,7 @@ void embedding_forward(const Embedding& a, int64_t begin, int64_t end) {
     const float* token = a.table + a.ids[r] * a.cols;
     const float* place = a.places == nullptr ? nullptr : a.places + r % a.length * a.cols;
     float* out = a.out + r * a.cols;
+    if (r + 2 < end) prefetch(a.table + a.ids[r + 2] * a.cols, a.cols);
     for (int64_t tile = 0; tile < a.cols; tile += mask_tile) {
       const int64_t n = a.cols - tile < mask_tile ? a.cols - tile : mask_tile;
       if (a.dropout.threshold != 0) dropout_bits(bits, a.dropout, r, tile, n);
@@ -27,6 +38,10 @@ void embedding_backward(const EmbeddingBackward& a, int64_t begin, int64_t end) 
   for (int64_t tile = begin; tile < end; tile += mask_tile) {
     const int64_t n = end - tile < mask_tile ? end - tile : mask_tile;
     for (int64_t r = 0; r < a.rows; ++r) {
+      if (r + ahead < a.rows) {
+        prefetch(a.dout + (r + ahead) * a.cols + tile, n);
+        if (a.dtable != nullptr) prefetch(a.dtable + a.ids[r + ahead] * a.cols + tile, n);
+      }
       if (a.dropout.threshold != 0) dropout_bits(bits, a.dropout, r, tile, n);
       const float* dout = a.dout + r * a.cols;
       float* token = a.dtable == nullptr ? nullptr : a.dtable + a.ids[r] * a.cols;

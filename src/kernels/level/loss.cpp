@@ -25,18 +25,19 @@ RowSums row_exp(float* out, const float* x, int64_t n, float top) {
   RowSums total = {0, 0};
   for (int64_t b = 0; b < n; b += block) {
     vf exps[2] = {}, shifted[2] = {};
-    int i = 0;
-    columns(b, b + block < n ? b + block : n, [&](int64_t j, int64_t k) QUERN_LAMBDA {
+    const auto add = [&](int64_t j, int64_t k, int i) QUERN_LAMBDA {
       const vf z = load_n(x + j, k, -__builtin_inff()) - top, e = exp(z);
       if (out != nullptr) store_n(out + j, e, k);
       exps[i] += e;
-      if (k == lanes) {
-        shifted[i] += z;
-      } else {
-        shifted[i] += load_n(x + j, k, top) - top;
-      }
-      i ^= 1;
-    });
+      shifted[i] += only(z, k);
+    };
+    const int64_t end = b + block < n ? b + block : n;
+    int64_t j = b;
+    for (; j + 2 * lanes <= end; j += 2 * lanes) {
+      add(j, lanes, 0);
+      add(j + lanes, lanes, 1);
+    }
+    columns(j, end, [&](int64_t c, int64_t k) QUERN_LAMBDA { add(c, k, 0); });
     total.exps += static_cast<double>(sum(exps[0] + exps[1]));
     total.shifted += static_cast<double>(sum(shifted[0] + shifted[1]));
   }

@@ -31,14 +31,6 @@ QUERN_INLINE float row_sum(int64_t cols, F f) {
   return sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-/// The first k lanes of v; the rest 0.
-QUERN_INLINE vf only(vf v, int64_t k) {
-  if (k == lanes) return v;
-  vf part = {};
-  __builtin_memcpy(&part, &v, static_cast<unsigned long>(k) * 4);
-  return part;
-}
-
 /// rstd * (g - mean(g) - xhat * mean(g * xhat)) over one row, as a function of x and dh.
 struct RowGradient {
   float mean, rstd, mean_g, mean_gx;

@@ -3,17 +3,23 @@
 namespace quern::kernels::QUERN_LEVEL {
 
 void sum_of_squares(const Sum& a, int64_t begin, int64_t end) {
-  typedef double vd __attribute__((vector_size(QUERN_LANES * 8)));
-  vd s[2] = {};
-  int i = 0;
-  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA {
-    const vd x = __builtin_convertvector(load_n(a.x + j, k), vd);
-    s[i] += x * x;
-    i ^= 1;
-  });
-  s[0] += s[1];
+  constexpr int half = lanes / 2;  // doubles of a vector
+  typedef float vs __attribute__((vector_size(QUERN_LANES * 2)));
+  typedef double vd __attribute__((vector_size(QUERN_LANES * 4)));
+  vd s[4] = {};
+  int64_t j = begin;
+  for (; j + 4 * half <= end; j += 4 * half) {
+    for (int i = 0; i < 4; ++i) {
+      vs x;
+      __builtin_memcpy(&x, a.x + j + i * half, sizeof x);
+      const vd wide = __builtin_convertvector(x, vd);
+      s[i] += wide * wide;
+    }
+  }
+  s[0] = (s[0] + s[1]) + (s[2] + s[3]);
   double total = 0;
-  for (int lane = 0; lane < lanes; ++lane) total += s[0][lane];
+  for (int i = 0; i < half; ++i) total += s[0][i];
+  for (; j < end; ++j) total += static_cast<double>(a.x[j]) * static_cast<double>(a.x[j]);
   *a.result = total;
 }
 

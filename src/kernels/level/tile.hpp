@@ -109,6 +109,12 @@ static void copy_rows(float* to, int64_t to_stride, const float* rows, int64_t s
   }
 }
 
+/// Asks memory for rows that will be needed soon; their strides are too wide for the processor to guess.
+QUERN_INLINE void prefetch_rows(const float* rows, int64_t stride, int64_t count, int64_t width) {
+  for (int64_t t = 0; t < count; ++t)
+    for (int64_t d = 0; d < width; d += 16) __builtin_prefetch(rows + t * stride + d);
+}
+
 /// to(d, t) = scale * rows(t, d): `count` <= panel rows of `width` numbers become columns of a (width, panel) block;
 /// missing rows become 0.
 static void pack_columns(float* to, const float* rows, int64_t stride, int64_t count, int64_t width, float scale) {

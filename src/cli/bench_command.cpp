@@ -1,0 +1,113 @@
+// quern bench
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench.hpp"
+#include "command.hpp"
+#include "quern/base/check.hpp"
+#include "quern/base/parallel.hpp"
+#include "quern/base/suggest.hpp"
+#include "quern/train/session.hpp"
+
+extern char** environ;
+
+namespace quern::cli {
+
+namespace {
+
+struct BenchOptions {
+  std::vector<std::string> works;
+  std::string precision = "f32";
+  std::int64_t steps = 0;
+  int threads = 0;
+  bool kernels = false, json = false, here = false;
+};
+
+nlohmann::ordered_json json_of(const WorkResult& r) {
+  return {{"work", r.work},
+          {"precision", r.precision},
+          {"threads", r.threads},
+          {"ms_min", r.ms_min},
+          {"ms_median", r.ms_median},
+          {"tokens_per_second", r.tokens_per_second},
+          {"seconds_to_first_step", r.seconds_to_first_step},
+          {"peak_rss_mb", r.peak_rss_mb},
+          {"loss", r.loss}};
+}
+
+std::string row_of(const WorkResult& r) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%-7s %-5s %7d %10.2f %10.2f %12.0f %12.2f %9.0f %8.4f\n", r.work.c_str(),
+                r.precision.c_str(), r.threads, r.ms_min, r.ms_median, r.tokens_per_second, r.seconds_to_first_step,
+                r.peak_rss_mb, r.loss);
+  return text;
+}
+
+/// This program once more, for one work, so that its peak memory is its own. Its output goes where ours goes.
+int run_elsewhere(const BenchOptions& options, const std::string& work) {
+  std::vector<std::string> words = {"quern", "bench", work, "--here", "--precision", options.precision, "--steps",
+                                    std::to_string(options.steps), "--threads", std::to_string(options.threads)};
+  if (options.json) words.emplace_back("--json");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (const int error = posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ); error != 0)
+    throw Error(ErrorKind::io, "cannot start a process for the work " + work + ": " + std::strerror(error));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int run(const BenchOptions& options) {
+  if (options.kernels == !options.works.empty())
+    throw Error(ErrorKind::config, "quern bench takes works or --kernels, one of the two",
+                "try quern bench A B0, or quern bench --kernels");
+  if (options.kernels) {
+    set_thread_count(options.threads != 0 ? options.threads : default_threads());
+    write_out(kernel_table());
+    return 0;
+  }
+  for (const std::string& work : options.works)
+    if (!is_work(work)) {
+      std::string all;
+      for (const std::string& name : work_names()) all += " " + name;
+      throw Error(ErrorKind::config, "bench: no work is called \"" + work + "\"", "the works are" + all);
+    }
+  if (options.here) {
+    set_thread_count(options.threads != 0 ? options.threads : default_threads());
+    const WorkResult result = run_work(options.works.front(), options.steps);
+    write_out(options.json ? json_of(result).dump() + "\n" : row_of(result));
+    return 0;
+  }
+  if (!options.json)
+    write_out("work    prec. threads     ms min  ms median     tokens/s   s to first   peak MB     loss\n");
+  for (const std::string& work : options.works)
+    if (const int code = run_elsewhere(options, work); code != 0) return code;
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = add_command(app, "bench", "Measure training steps of named works, decoding, or every kernel",
+                                  {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels"},
+                                  [options] { return run(*options); });
+  command->add_option("work", options->works, "A B B0 C64 C1024 L2k L4k L8k L16k decode");
+  command->add_option("--precision", options->precision, "f32")->check(CLI::IsMember({"f32"}))->capture_default_str();
+  command->add_option("--steps", options->steps, "Steps of each work; 0 means the work's own number")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
+  command->add_option("--threads", options->threads, "Threads; 0 means all cores this process may use")
+      ->check(CLI::Range(0, 4096));
+  command->add_flag("--kernels", options->kernels, "Measure every kernel instead of works");
+  command->add_flag("--json", options->json, "Print one JSON object a work");
+  command->add_flag("--here", options->here)->group("");
+}
+
+}  // namespace quern::cli

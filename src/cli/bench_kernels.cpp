@@ -1,0 +1,193 @@
+// The table of quern bench --kernels.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+
+#include "bench.hpp"
+#include "quern/base/arena.hpp"
+#include "quern/base/parallel.hpp"
+#include "quern/kernels/activation.hpp"
+#include "quern/kernels/adamw.hpp"
+#include "quern/kernels/attention.hpp"
+#include "quern/kernels/elementwise.hpp"
+#include "quern/kernels/embedding.hpp"
+#include "quern/kernels/gemm.hpp"
+#include "quern/kernels/loss.hpp"
+#include "quern/kernels/norm.hpp"
+#include "quern/kernels/reduce.hpp"
+
+namespace quern::cli {
+
+namespace {
+
+/// The least seconds of several runs: at least five, and at least a fifth of a second of them.
+double seconds(const std::function<void()>& f) {
+  f();
+  double best = 1e30, total = 0;
+  for (int i = 0; i < 5 || total < 0.2; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    f();
+    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::min(best, s);
+    total += s;
+  }
+  return best;
+}
+
+/// Sizes of work B0's layers, and buffers of that size.
+struct Bench {
+  static constexpr std::int64_t B = 16, T = 256, H = 6, C = 384, F = 1536, V = 65, R = B * T;
+
+  Bench() : peak_gflops(product(2048, 1536, 768)), peak_gbs(copy_rate()) {}
+
+  Pool pool;
+  std::string text;
+  double peak_gflops = 0, peak_gbs = 0;
+
+  float* buffer(std::int64_t n) {
+    auto* data = static_cast<float*>(pool.allocate(static_cast<std::size_t>(n) * 4));
+    for (std::int64_t i = 0; i < n; ++i) data[i] = static_cast<float>(i * 37 % 101) * 0.02F - 1;
+    return data;
+  }
+  Tensor tensor(std::initializer_list<std::int64_t> shape) {
+    std::int64_t n = 1;
+    for (const std::int64_t d : shape) n *= d;
+    return {buffer(n), shape};
+  }
+
+  double product(std::int64_t m, std::int64_t n, std::int64_t k) {
+    const Tensor a = tensor({m, k}), b = tensor({k, n}), c = tensor({m, n});
+    const double s = seconds([&] { gemm(c.mat(), a.mat(), b.mat()); });
+    for (const Tensor& t : {a, b, c}) pool.release(t.data);
+    return 2e-9 * static_cast<double>(m * n * k) / s;
+  }
+  double copy_rate() {
+    const Tensor x = tensor({R * 16, C}), y = tensor({R * 16, C});
+    const double s = seconds([&] { add_scaled({y, 0}, x, 1); });
+    for (const Tensor& t : {x, y}) pool.release(t.data);
+    return 2e-9 * static_cast<double>(x.bytes()) / s;
+  }
+
+  void row(const char* name, double s, double amount, bool flops) {
+    const double rate = amount * 1e-9 / s, peak = flops ? peak_gflops : peak_gbs;
+    char line[120];
+    std::snprintf(line, sizeof line, "%-34s %9.3f ms %8.1f %-8s %4.0f %%\n", name, s * 1e3, rate,
+                  flops ? "GFLOP/s" : "GB/s", 100 * rate / peak);
+    text += line;
+  }
+  /// Memory-bound: `tensors` times (R, width) numbers are read or written.
+  void memory(const char* name, double tensors, std::int64_t width, const std::function<void()>& f) {
+    row(name, seconds(f), tensors * 4 * static_cast<double>(R * width), false);
+  }
+  void flops(const char* name, double amount, const std::function<void()>& f) { row(name, seconds(f), amount, true); }
+};
+
+void norm_rows(Bench& b) {
+  constexpr auto R = Bench::R, C = Bench::C;
+  const Tensor stream = b.tensor({R, C}), branch = b.tensor({R, C}), x = b.tensor({R, C}), h = b.tensor({R, C});
+  const Tensor dstream = b.tensor({R, C}), dbranch = b.tensor({R, C}), dgain = b.tensor({C}), dbias = b.tensor({C});
+  float *mean = b.buffer(R), *rstd = b.buffer(R), *gain = b.buffer(C), *bias = b.buffer(C);
+  const auto n = residual_norm_backward_scratch(R, C);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  b.memory("residual_norm_forward", 4, C, [&] {
+    residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, {});
+  });
+  b.memory("residual_norm_backward", 5, C, [&] {
+    residual_norm_backward({dstream, 0}, {dbranch, 0}, {dgain, 0}, {dbias, 0}, stream, h, x, mean, rstd, gain, {},
+                           scratch);
+  });
+  const Dropout dropout(RandomStream(1, 2, 3), 0.2, 0);
+  b.memory("residual_norm_forward, dropout", 4, C, [&] {
+    residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, dropout);
+  });
+  const auto m = column_sum_scratch(R, C);
+  const std::span<float> sums(b.buffer(static_cast<std::int64_t>(m)), m);
+  b.memory("column_sum (bias gradient)", 1, C, [&] { column_sum({dbias, 0}, x, sums); });
+}
+
+void activation_rows(Bench& b) {
+  const Tensor pre = b.tensor({Bench::R, Bench::F}), y = b.tensor({Bench::R, Bench::F}),
+               dy = b.tensor({Bench::R, Bench::F});
+  for (const auto& [name, kind] : {std::pair("gelu", Activation::gelu), std::pair("gelu_erf", Activation::gelu_erf),
+                                   std::pair("relu", Activation::relu)}) {
+    b.memory((std::string(name) + "_forward").c_str(), 2, Bench::F, [&] { activation_forward(y, pre, kind); });
+    b.memory((std::string(name) + "_backward").c_str(), 4, Bench::F, [&] { activation_backward(dy, y, dy, pre, kind); });
+  }
+}
+
+void attention_rows(Bench& b) {
+  constexpr auto B = Bench::B, T = Bench::T, H = Bench::H, C = Bench::C;
+  const Tensor qkv = b.tensor({B, T, 3 * C}), dqkv = b.tensor({B, T, 3 * C}), out = b.tensor({B, T, C}),
+               dout = b.tensor({B, T, C});
+  float* lse = b.buffer(B * H * T);
+  const auto part = [](const Tensor& t, int i) { return t.columns(i * C, C).split_last(H); };
+  const AttentionOptions options{0.125F, {}, {}};
+  const auto n = attention_backward_scratch(B, T, T, H, C / H);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  const double causal = 2.0 * static_cast<double>(B * T * T * C);  // QKᵀ and PV, half of each
+  b.flops("attention_forward, causal", causal, [&] {
+    attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
+  });
+  b.flops("attention_backward, causal", 2.5 * causal, [&] {
+    attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H), out.split_last(H),
+                       lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
+  });
+}
+
+void linear_rows(Bench& b) {
+  constexpr auto R = Bench::R, C = Bench::C, F = Bench::F;
+  const Tensor x = b.tensor({R, C}), w = b.tensor({F, C}), y = b.tensor({R, F}), dx = b.tensor({R, C}),
+               dw = b.tensor({F, C});
+  const double amount = 2.0 * static_cast<double>(R * C * F);
+  b.flops("linear, Y = X Wt", amount, [&] { gemm(y.mat(), x.mat(), w.mat().t()); });
+  b.flops("linear, dX = dY W", amount, [&] { gemm(dx.mat(), y.mat(), w.mat()); });
+  b.flops("linear, dW = dYt X", amount, [&] { gemm(dw.mat(), y.mat().t(), x.mat()); });
+}
+
+void table_rows(Bench& b) {
+  constexpr auto R = Bench::R, C = Bench::C, V = Bench::V;
+  const Tensor logits = b.tensor({R, V}), table = b.tensor({V, C}), positions = b.tensor({Bench::T, C}),
+               out = b.tensor({Bench::B, Bench::T, C});
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(R));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 31 % V);
+  const auto n = cross_entropy_rows_scratch(R);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  b.memory("cross_entropy_rows", 2, V, [&] { cross_entropy_rows(logits, ids.data(), 0.1F, 1e-3F, scratch); });
+  b.memory("embedding_forward", 1, C, [&] { embedding_forward(out, ids.data(), table, 1, positions, 0, {}); });
+  b.memory("embedding_backward", 1, C, [&] {
+    embedding_backward({table, 1}, {positions, 0}, out, ids.data(), 1, 0, {});
+  });
+}
+
+void optimizer_rows(Bench& b) {
+  constexpr std::int64_t n = 8 << 20;
+  float *w = b.buffer(n), *g = b.buffer(n), *m = b.buffer(n), *v = b.buffer(n);
+  std::fill(v, v + n, 0.1F);
+  AdamW adamw;
+  adamw.learning_rate = 1e-6F;
+  b.row("adamw_update", seconds([&] { adamw_update(w, g, m, v, n, adamw); }), 7.0 * 4 * n, false);
+  double sum = 0;
+  b.row("sum_of_squares (gradient norm)", seconds([&] { sum += sum_of_squares(g, n); }), 4.0 * n, false);
+}
+
+}  // namespace
+
+std::string kernel_table() {
+  Bench b;
+  char head[200];
+  std::snprintf(head, sizeof head,
+                "%d threads; shares are of this machine's measured %.0f GFLOP/s (a 2048x1536x768 product) and %.1f GB/s "
+                "(a copy)\n",
+                thread_count(), b.peak_gflops, b.peak_gbs);
+  b.text = head;
+  linear_rows(b);
+  attention_rows(b);
+  norm_rows(b);
+  activation_rows(b);
+  table_rows(b);
+  optimizer_rows(b);
+  return b.text;
+}
+
+}  // namespace quern::cli

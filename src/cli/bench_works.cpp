@@ -1,0 +1,147 @@
+// The works of quern bench: training steps on random tokens, and decoding with a cache.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "bench.hpp"
+#include "quern/base/parallel.hpp"
+#include "quern/base/rng.hpp"
+#include "quern/nn/cache.hpp"
+#include "quern/train/trainer.hpp"
+
+namespace quern::cli {
+
+namespace {
+
+struct Work {
+  const char* name;
+  std::int64_t layers, heads, d_model, context, batch, vocabulary;
+  double dropout;
+  std::int64_t steps;
+};
+
+constexpr std::array works = {
+    Work{"A", 4, 4, 128, 64, 12, 65, 0, 60},           Work{"B", 6, 6, 384, 256, 64, 65, 0.2, 5},
+    Work{"B0", 6, 6, 384, 256, 64, 65, 0, 5},          Work{"C64", 12, 12, 768, 64, 4, 50304, 0, 8},
+    Work{"C1024", 12, 12, 768, 1024, 4, 50304, 0, 4},  Work{"L2k", 2, 4, 256, 2048, 1, 256, 0, 10},
+    Work{"L4k", 2, 4, 256, 4096, 1, 256, 0, 8},        Work{"L8k", 2, 4, 256, 8192, 1, 256, 0, 6},
+    Work{"L16k", 2, 4, 256, 16384, 1, 256, 0, 4},      Work{"decode", 12, 12, 768, 1024, 1, 50304, 0, 64},
+};
+
+const Work& find(const std::string& name) {
+  return *std::find_if(works.begin(), works.end(), [&](const Work& w) { return w.name == name; });
+}
+
+ModelConfig model_of(const Work& work) {
+  ModelConfig model;
+  model.n_layers = work.layers;
+  model.n_heads = work.heads;
+  model.d_model = work.d_model;
+  model.context_length = work.context;
+  model.vocab_size = work.vocabulary;
+  model.dropout = model.attention_dropout = work.dropout;
+  model.bias = false;
+  return model;
+}
+
+/// Seconds since this process was started, by the kernel's own record.
+double process_age() {
+  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
+  std::string text;
+  std::getline(stat, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 2));  // the name may hold blanks
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;
+  double up = 0;
+  uptime >> up;
+  return up - std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double peak_rss_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+/// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight and more.
+template <class Step>
+WorkResult time_steps(const Work& work, std::int64_t n, std::int64_t tokens, Step&& step) {
+  std::vector<double> ms;
+  WorkResult result{work.name, "f32", thread_count()};
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    step(i);
+    ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    if (i == 0) result.seconds_to_first_step = process_age();
+  }
+  ms.erase(ms.begin(), ms.begin() + (n < 8 ? (n > 1 ? 1 : 0) : 3));
+  std::sort(ms.begin(), ms.end());
+  result.ms_min = ms.front();
+  result.ms_median = ms[ms.size() / 2];
+  result.tokens_per_second = static_cast<double>(tokens) / (result.ms_median / 1000);
+  result.peak_rss_mb = peak_rss_mb();
+  return result;
+}
+
+WorkResult train_work(const Work& work, std::int64_t steps) {
+  Config config;
+  config.model = model_of(work);
+  config.optim.betas = {0.9, 0.99};
+  config.schedule.kind = ScheduleKind::constant;
+  config.run.batch_size = work.batch;
+  std::vector<std::uint16_t> tokens(1'000'000);
+  const RandomStream stream(config.run.seed, site_hash("bench"), 0);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::uint16_t>(below(static_cast<std::uint64_t>(work.vocabulary), stream.at(i, 0)[0], 0));
+  Transformer model(config.model, true);
+  model.parameters().initialise(config.run.seed);
+  Workspace workspace;
+  const TokenStore store(std::move(tokens));
+  WindowSampler windows(view(store), work.context, WindowOrder::random, config.run.seed, work.batch);
+  double loss = 0;
+  WorkResult result = time_steps(work, steps, work.batch * work.context, [&](std::int64_t i) {
+    loss = train_step(model, workspace, windows, config, i + 1).loss;
+  });
+  result.loss = loss;
+  return result;
+}
+
+WorkResult decode_work(const Work& work, std::int64_t steps) {
+  Transformer model(model_of(work), false);
+  model.parameters().initialise(1337);
+  KVCache cache(work.layers, 1, work.context, work.d_model);
+  Workspace workspace;
+  std::int32_t token = 0;
+  return time_steps(work, steps, 1, [&](std::int64_t) {
+    Tape tape(workspace, Mode::infer);
+    const Tensor logits = model.last_logits(tape, {&token, 1, 1}, &cache).value();
+    token = static_cast<std::int32_t>(std::max_element(logits.f32(), logits.f32() + work.vocabulary) - logits.f32());
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> work_names() {
+  std::vector<std::string> names;
+  for (const Work& work : works) names.emplace_back(work.name);
+  return names;
+}
+
+bool is_work(const std::string& name) {
+  return std::any_of(works.begin(), works.end(), [&](const Work& w) { return w.name == name; });
+}
+
+WorkResult run_work(const std::string& name, std::int64_t steps) {
+  const Work& work = find(name);
+  if (steps == 0) steps = work.steps;
+  if (name == "decode") return decode_work(work, std::min(steps, work.context));
+  return train_work(work, steps);
+}
+
+}  // namespace quern::cli

@@ -1,0 +1,299 @@
+#include "quern/nn/transformer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "quern/kernels/loss.hpp"
+#include "reference/check.hpp"
+#include "reference/transformer.hpp"
+
+namespace quern {
+namespace {
+
+using reference::Dual;
+using reference::Sequences;
+
+struct Case {
+  const char* name;
+  ModelConfig config;
+  float label_smoothing;
+};
+
+ModelConfig small(std::int64_t d_model, std::int64_t heads, NormPlacement placement, PositionKind position,
+                  Activation activation, bool tied) {
+  ModelConfig config;
+  config.d_model = d_model;
+  config.n_heads = heads;
+  config.n_layers = 2;
+  config.d_ff = 2 * d_model;
+  config.vocab_size = 7;
+  config.context_length = 6;
+  config.norm_placement = placement;
+  config.position = position;
+  config.activation = activation;
+  config.tie_embeddings = tied;
+  config.init = InitKind::xavier;
+  return config;
+}
+
+/// Every choice of the config stands in one of them, dropout in half.
+std::vector<Case> cases(std::int64_t d_model) {
+  std::vector<Case> all = {
+      {"pre", small(d_model, 2, NormPlacement::pre, PositionKind::learned, Activation::gelu, true), 0},
+      {"post", small(d_model, 2, NormPlacement::post, PositionKind::sinusoidal, Activation::relu, false),
+       0.1F},
+      {"no bias", small(d_model, 1, NormPlacement::pre, PositionKind::none, Activation::gelu_erf, false),
+       0.2F}};
+  all[2].config.bias = false;
+  const std::size_t n = all.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    all.push_back(all[i]);
+    all.back().config.dropout = 0.2;
+    all.back().config.attention_dropout = 0.3;
+  }
+  return all;
+}
+
+/// Ids and targets of B sequences of T tokens; some targets are ignored.
+Sequences some_sequences(std::int64_t B, std::int64_t T) {
+  Sequences s{{}, {}, B, T};
+  for (std::int64_t i = 0; i < B * T; ++i) {
+    s.ids.push_back(static_cast<std::int32_t>((i * i + 2 * i + i / 3) % 7));
+    s.targets.push_back(i % 5 == 3 ? ignored_target : static_cast<std::int32_t>((3 * i + 1) % 7));
+  }
+  return s;
+}
+
+Sequences part(const Sequences& whole, std::int64_t begin, std::int64_t n) {
+  const auto cut = [&](const std::vector<std::int32_t>& x) {
+    return std::vector<std::int32_t>(x.begin() + begin * whole.length,
+                                     x.begin() + (begin + n) * whole.length);
+  };
+  return {cut(whole.ids), cut(whole.targets), n, whole.length};
+}
+
+double valid_targets(const Sequences& s) {
+  return static_cast<double>(
+      std::count_if(s.targets.begin(), s.targets.end(), [](auto t) { return t >= 0; }));
+}
+
+/// The initial weights, biases and gains moved off 0 and 1, where their gradients would be special.
+void initialise(ParamStore& store) {
+  store.initialise(11);
+  for (Parameter& p : store.all()) {
+    if (p.shape.size() != 1) continue;
+    const auto noise = reference::normal(p.size(), site_hash(p.name), 0.2);
+    for (std::int64_t i = 0; i < p.size(); ++i) p.slot.value.f32()[i] += noise[static_cast<std::size_t>(i)];
+  }
+}
+
+RandomContext random_at(std::uint64_t first_sequence) { return {5, 3, first_sequence}; }
+
+/// One forward and backward pass; gradients add to those of the step.
+Loss run(Transformer& model, Workspace& workspace, const Sequences& s, double normaliser,
+         float label_smoothing, std::uint64_t first_sequence = 0) {
+  Tape tape(workspace, Mode::train, random_at(first_sequence));
+  const Loss loss =
+      model.loss(tape, {s.ids.data(), s.batch, s.length}, s.targets.data(), normaliser, label_smoothing);
+  tape.backward();
+  return loss;
+}
+
+/// The gradients of a step that `passes` makes up, by parameter.
+reference::Parameters<float> gradients_of(Transformer& model, const std::function<void(Workspace&)>& passes) {
+  ParamStore& store = model.parameters();
+  Workspace workspace;
+  std::fill_n(store.gradients(), store.slab_size(), std::numeric_limits<float>::quiet_NaN());
+  store.begin_step();
+  passes(workspace);
+  store.complete_gradients();
+  reference::Parameters<float> gradients;
+  for (const Parameter& p : store.all())
+    gradients[p.name].assign(p.slot.grad.f32(), p.slot.grad.f32() + p.size());
+  return gradients;
+}
+
+void check_equal(const reference::Parameters<float>& actual, const reference::Parameters<float>& wanted,
+                 double tolerance) {
+  for (const auto& [name, gradient] : wanted) {
+    CAPTURE(name);
+    CHECK(reference::relative_error(actual.at(name), gradient) <= tolerance);
+  }
+}
+
+reference::Parameters<Dual> constants(const Transformer& model) {
+  reference::Parameters<Dual> parameters;
+  for (const Parameter& p : model.parameters().all()) {
+    const float* w = p.slot.value.f32();
+    parameters[p.name].assign(w, w + p.size());
+  }
+  return parameters;
+}
+
+double norm(const std::vector<float>& x) {
+  double sum = 0;
+  for (const float v : x) sum += double(v) * double(v);
+  return std::sqrt(sum);
+}
+
+TEST_CASE("a 2-layer model's gradient is the Dual one along random directions") {
+  for (const Case& c : cases(12)) {
+    CAPTURE(c.name, c.config.dropout);
+    Transformer model(c.config, true);
+    initialise(model.parameters());
+    const Sequences batch = some_sequences(2, 5);
+    const double normaliser = valid_targets(batch);
+    Loss loss;
+    const auto gradients = gradients_of(
+        model, [&](Workspace& w) { loss = run(model, w, batch, normaliser, c.label_smoothing, 9); });
+    auto point = constants(model);
+    const reference::Decoder<Dual> decoder(c.config, point, batch, random_at(9));
+    CHECK(loss.smoothed / normaliser ==
+          Approx(decoder.loss(normaliser, c.label_smoothing).value).epsilon(1e-6));
+    for (const auto& [name, gradient] : gradients) {
+      for (std::uint64_t round = 0; round < 3; ++round) {
+        CAPTURE(name, round);
+        const auto direction = reference::normal(static_cast<std::int64_t>(gradient.size()), round + 1);
+        double ours = 0;
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          point[name][i].slope = direction[i];
+          ours += double(gradient[i]) * double(direction[i]);
+        }
+        const double wanted = decoder.loss(normaliser, c.label_smoothing).slope;
+        // Each of the gradient's numbers is off by some 1e-6 of its norm at most.
+        CHECK(std::abs(ours - wanted) < 1e-5 * norm(gradient) * norm(direction));
+      }
+      for (Dual& x : point[name]) x.slope = 0;
+    }
+  }
+}
+
+TEST_CASE("every number of a tiny model's gradient is the Dual one") {
+  for (const Case& c : cases(4)) {
+    CAPTURE(c.name, c.config.dropout);
+    Transformer model(c.config, true);
+    initialise(model.parameters());
+    const Sequences batch = some_sequences(2, 4);
+    const double normaliser = valid_targets(batch);
+    const auto gradients =
+        gradients_of(model, [&](Workspace& w) { run(model, w, batch, normaliser, c.label_smoothing, 4); });
+    auto point = constants(model);
+    const reference::Decoder<Dual> decoder(c.config, point, batch, random_at(4));
+    for (const auto& [name, gradient] : gradients) {
+      CAPTURE(name);
+      std::vector<double> wanted;
+      for (Dual& x : point[name]) {
+        x.slope = 1;
+        wanted.push_back(decoder.loss(normaliser, c.label_smoothing).slope);
+        x.slope = 0;
+      }
+      CHECK(reference::relative_error(gradient, wanted) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("4 micro-batches of 2 equal 1 of 8, with dropout") {
+  for (const Case& c : cases(16)) {
+    CAPTURE(c.name, c.config.dropout);
+    Transformer model(c.config, true);
+    initialise(model.parameters());
+    const Sequences all = some_sequences(8, 6);
+    const double normaliser = valid_targets(all);
+    double whole_loss = 0, parts_loss = 0;
+    const auto whole = gradients_of(model, [&](Workspace& w) {
+      whole_loss = run(model, w, all, normaliser, c.label_smoothing).smoothed;
+    });
+    const auto parts = gradients_of(model, [&](Workspace& w) {
+      for (std::int64_t begin = 0; begin < 8; begin += 2)
+        parts_loss += run(model, w, part(all, begin, 2), normaliser, c.label_smoothing,
+                          static_cast<std::uint64_t>(begin))
+                          .smoothed;
+    });
+    CHECK(parts_loss == Approx(whole_loss).epsilon(1e-6));
+    check_equal(parts, whole, 1e-6);  // sums of at most 48 rows in another order: a few units of 6e-8
+  }
+}
+
+TEST_CASE("micro-batches with 1 and 9 valid targets equal one batch of 10") {
+  ModelConfig config = small(16, 2, NormPlacement::pre, PositionKind::learned, Activation::gelu, true);
+  config.context_length = 10;
+  Transformer model(config, true);
+  initialise(model.parameters());
+  Sequences all = some_sequences(2, 10);
+  for (std::size_t i = 0; i < 20; ++i)
+    all.targets[i] = i == 4 || (i >= 10 && i != 13) ? static_cast<std::int32_t>(i % 7) : ignored_target;
+  REQUIRE(valid_targets(all) == 10);
+  const auto whole = gradients_of(model, [&](Workspace& w) { run(model, w, all, 10, 0.1F); });
+  const auto parts = gradients_of(model, [&](Workspace& w) {
+    CHECK(run(model, w, part(all, 0, 1), 10, 0.1F, 0).targets == 1);
+    CHECK(run(model, w, part(all, 1, 1), 10, 0.1F, 1).targets == 9);
+  });
+  check_equal(parts, whole, 1e-6);
+}
+
+TEST_CASE("a sequence whose targets are all ignored changes nothing, alone it gives zeros") {
+  const ModelConfig config =
+      small(16, 2, NormPlacement::post, PositionKind::sinusoidal, Activation::relu, false);
+  Transformer model(config, true);
+  initialise(model.parameters());
+  Sequences both = some_sequences(2, 6);
+  std::fill(both.targets.begin() + 6, both.targets.end(), ignored_target);
+  const double normaliser = valid_targets(both);
+  const auto with = gradients_of(model, [&](Workspace& w) { run(model, w, both, normaliser, 0.1F); });
+  const auto without =
+      gradients_of(model, [&](Workspace& w) { run(model, w, part(both, 0, 1), normaliser, 0.1F); });
+  check_equal(with, without, 1e-6);
+  const auto nothing = gradients_of(model, [&](Workspace& w) {
+    const Loss loss = run(model, w, part(both, 1, 1), normaliser, 0.1F);
+    CHECK(loss.targets == 0);
+    CHECK(loss.nll == 0);
+    CHECK(loss.smoothed == 0);
+  });
+  for (const auto& [name, gradient] : nothing) CHECK(norm(gradient) == 0);
+}
+
+TEST_CASE("a frozen parameter takes no gradient and leaves the others' as they are") {
+  for (const Case& c : cases(16)) {
+    const Sequences batch = some_sequences(2, 6);
+    const auto pass = [&](Transformer& model) {
+      return gradients_of(model, [&](Workspace& w) { run(model, w, batch, 9, c.label_smoothing); });
+    };
+    Transformer model(c.config, true);
+    initialise(model.parameters());
+    const auto all = pass(model);
+    for (Parameter& frozen : model.parameters().all()) {
+      CAPTURE(c.name, frozen.name);
+      frozen.slot.needs_grad = false;
+      auto rest = pass(model);
+      frozen.slot.needs_grad = true;
+      CHECK(norm(rest.at(frozen.name)) == 0);
+      rest[frozen.name] = all.at(frozen.name);
+      CHECK(rest == all);
+    }
+  }
+}
+
+TEST_CASE("logits of Mode::infer are those that the loss is made of") {
+  for (const Case& c : cases(16)) {
+    CAPTURE(c.name);
+    if (c.config.dropout != 0) continue;
+    Transformer model(c.config, true);
+    initialise(model.parameters());
+    const Sequences batch = some_sequences(2, 6);
+    Workspace workspace;
+    Tape tape(workspace, Mode::infer);
+    const Tensor logits = model.logits(tape, {batch.ids.data(), 2, 6}).value();
+    const std::vector<double> wide(logits.f32(), logits.f32() + logits.size());
+    const auto wanted = reference::cross_entropy(wide, batch.targets, c.label_smoothing);
+    Loss loss;
+    gradients_of(model, [&](Workspace& w) { loss = run(model, w, batch, 1, c.label_smoothing); });
+    CHECK(loss.nll == Approx(wanted.nll).epsilon(1e-6));
+    CHECK(loss.smoothed == Approx(wanted.smoothed).epsilon(1e-6));
+    CHECK(loss.targets == wanted.targets);
+  }
+}
+
+}  // namespace
+}  // namespace quern
