@@ -21,16 +21,16 @@ float* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
 void check_view(const Tensor& x, const Tensor& like) {
   QUERN_CHECK(x.rank == 4 && x.type == Type::f32, x.rank);
   QUERN_CHECK(x.stride[3] == 1 || x.dim[3] == 1, x.stride[3]);
-  QUERN_CHECK(same_shape(x, like), x.dim[0], x.dim[1], x.dim[2], x.dim[3], like.dim[0], like.dim[1], like.dim[2],
-              like.dim[3]);
+  QUERN_CHECK(same_shape(x, like), x.dim[0], x.dim[1], x.dim[2], x.dim[3], like.dim[0], like.dim[1],
+              like.dim[2], like.dim[3]);
 }
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
   check_view(q, q);
   check_view(k, k);
   check_view(v, k);
-  QUERN_CHECK(k.dim[0] == q.dim[0] && k.dim[2] == q.dim[2] && k.dim[3] == q.dim[3], q.dim[0], k.dim[0], q.dim[2],
-              k.dim[2], q.dim[3], k.dim[3]);
+  QUERN_CHECK(k.dim[0] == q.dim[0] && k.dim[2] == q.dim[2] && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
+              q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
   QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
   QUERN_CHECK(mask.offset >= 0, mask.offset);
   for (std::int64_t b = 0; mask.lengths != nullptr && b < q.dim[0]; ++b)
@@ -52,7 +52,8 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
   const auto row = (sequence * static_cast<std::uint64_t>(q.dim[2]) + static_cast<std::uint64_t>(h)) *
                    static_cast<std::uint64_t>(q.dim[1]);
-  head.dropout = {{drop.stream.key[0], drop.stream.key[1]}, drop.stream.step, row, drop.threshold, drop.scale};
+  head.dropout = {
+      {drop.stream.key[0], drop.stream.key[1]}, drop.stream.step, row, drop.threshold, drop.scale};
   return head;
 }
 
@@ -60,7 +61,8 @@ std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
 
 }  // namespace
 
-void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v, const AttentionOptions& options) {
+void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
+                       const AttentionOptions& options) {
   check_inputs(q, k, v, options.mask);
   check_view(out, q);
   const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
@@ -85,8 +87,8 @@ std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int6
   return static_cast<std::size_t>(workers * kernels::attention_head_scratch(S, padded(D)));
 }
 
-void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, const float* lse, Tensor q, Tensor k,
-                        Tensor v, const AttentionOptions& options, std::span<float> scratch) {
+void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, const float* lse, Tensor q,
+                        Tensor k, Tensor v, const AttentionOptions& options, std::span<float> scratch) {
   check_inputs(q, k, v, options.mask);
   check_view(out, q);
   check_view(dout, q);

@@ -36,7 +36,8 @@ TEST_CASE("the text ends before the stop string, however it is cut into pieces")
       {{"aab"}, "aaaab!", {"aa", true}},        // a beginning inside a beginning
       {{"abab"}, "abaabab!", {"aba", true}},
       {{"bc", "abcd"}, "abcd", {"a", true}},  // the one that is complete first
-      {{"c", "abc"}, "xabc", {"x", true}},    // both end here: the longer
+      {{"abc", "c"}, "xabc", {"x", true}},
+      {{"c", "abc"}, "xabc", {"x", true}},  // both end here: the longer
       {{"\n\n"}, "one\ntwo\n\nthree", {"one\ntwo", true}},
       {{"é"}, "caf\xc3\xa9!", {"caf", true}},
   };

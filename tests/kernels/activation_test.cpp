@@ -46,8 +46,8 @@ TEST_CASE("activations over a dense sweep", "[activation]") {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Dual wanted = activation(Dual(double(x[i]), 1), kind);
       const double scale = std::max(1.0, double(x[i]));
-      worst = std::max(worst, std::abs(double(y[i]) - wanted.value) / scale);
-      worst_slope = std::max(worst_slope, std::abs(double(dx[i]) - wanted.slope));
+      worst = worse(worst, std::abs(double(y[i]) - wanted.value) / scale);
+      worst_slope = worse(worst_slope, std::abs(double(dx[i]) - wanted.slope));
     }
     CAPTURE(static_cast<int>(kind));
     CHECK(worst < 2e-7);

@@ -1,4 +1,5 @@
-// Scaled dot-product attention, slowly: kernels/attention.hpp's formulas, score by score. All arrays are contiguous.
+// Scaled dot-product attention, slowly: kernels/attention.hpp's formulas, score by score. All arrays are
+// contiguous.
 #pragma once
 
 #include <cmath>
@@ -40,8 +41,8 @@ AttentionRow<X> attention_row(const AttentionShape& n, const std::vector<X>& q, 
   AttentionRow<X> row{span.begin, span.end, {}, {}, X(-std::numeric_limits<double>::infinity())};
   Dropout dropout = o.dropout;
   dropout.first_row = 0;
-  const auto number = static_cast<std::uint64_t>(
-      ((static_cast<std::int64_t>(o.dropout.first_row) + b) * n.H + h) * n.T + t);
+  const auto number =
+      static_cast<std::uint64_t>(((static_cast<std::int64_t>(o.dropout.first_row) + b) * n.H + h) * n.T + t);
   double largest = -std::numeric_limits<double>::infinity();
   for (std::int64_t s = span.begin; s < span.end; ++s) {
     X score = 0;

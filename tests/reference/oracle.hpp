@@ -1,13 +1,22 @@
 // Oracles that every kernel test shares: gradients by Dual numbers, the same bits on one thread and on two.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "quern/base/parallel.hpp"
 #include "reference/dual.hpp"
 
 namespace quern::reference {
+
+/// The larger error; NaN counts as infinite.
+inline double worse(double worst, double error) {
+  if (std::isnan(error)) return std::numeric_limits<double>::infinity();
+  return std::max(worst, error);
+}
 
 inline std::vector<Dual> constants(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 

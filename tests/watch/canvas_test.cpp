@@ -48,6 +48,15 @@ TEST_CASE("a higher layer hides a lower one, whichever comes first; equal layers
   }
 }
 
+TEST_CASE("a dot leaves a character of a higher layer alone") {
+  for (const bool utf8 : {true, false}) {
+    Canvas canvas(1, 1, utf8);
+    canvas.put(0, 0, "X", {1, ""});
+    canvas.dot(0, 0, {0, ""});
+    CHECK(canvas.row(0, false) == "X");
+  }
+}
+
 TEST_CASE("colour wraps runs of equal colour and changes no character") {
   Canvas canvas(5, 1, false);
   canvas.put(0, 0, "a", {0, "36"});

@@ -209,6 +209,19 @@ TEST_CASE("the ETA counts steps, and what evaluations and checkpoints cost on av
   CHECK(stage.drain().ends_with("| ETA 3:30\n"));
 }
 
+TEST_CASE("the first step of a process does not enter the average time") {
+  Stage stage(false, 1);
+  stage.console->on_start(start());
+  StepEvent event = step(1);
+  event.ms = 9000;
+  stage.console->on_step(event);
+  event = step(2);
+  event.ms = 100;
+  stage.drain();
+  stage.console->on_step(event);
+  CHECK(stage.drain().find("| 100 ms/step |") != std::string::npos);
+}
+
 TEST_CASE("quiet shows warnings only") {
   Stage stage(true, 10, true);
   stage.console->on_start(start());

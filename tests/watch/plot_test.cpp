@@ -196,6 +196,23 @@ TEST_CASE("what has no extent still has a scale") {
   }
 }
 
+TEST_CASE("a value lies in the row that bears its label") {
+  for (int height = 4; height <= 40; ++height) {
+    for (const double level : {1.0, 2.0, 3.0}) {
+      Figure figure = line_of({{0, 0.83}, {1, 4.11}});
+      figure.level = level;
+      const std::string text = draw(figure, {40, height, true, false});
+      for (const std::string& row : lines(text)) {
+        if (row.find("╌╌╌") == std::string::npos) continue;
+        const std::size_t tick = row.find("┤");
+        CAPTURE(text);
+        REQUIRE(tick != std::string::npos);
+        CHECK(std::stod(row.substr(0, tick)) == level);
+      }
+    }
+  }
+}
+
 TEST_CASE("nothing to draw is said") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(picture(line_of({}), 40, 5, true) == "\n t\n no finite value to draw yet\n");

@@ -3,7 +3,8 @@
 //   score(t,s) = scale * sum_d q(t,d) k(s,d)              for the keys s that the mask shows to query t
 //   lse(t)     = log sum_s exp(score(t,s))
 //   P(t,s)     = exp(score(t,s) - lse(t));                a hidden key: exactly 0
-//   out(t,d)   = sum_s f(t,s) P(t,s) v(s,d)               f: the dropout factor of a weight, 0 or 1 / (1 - rate)
+//   out(t,d)   = sum_s f(t,s) P(t,s) v(s,d)               f: the dropout factor of a weight, 0 or 1 / (1 -
+//   rate)
 //
 // and with g = dout, delta(t) = sum_d g(t,d) out(t,d):
 //
@@ -12,9 +13,9 @@
 //   dq(t,d) = scale sum_s dS(t,s) k(s,d)
 //   dk(s,d) = scale sum_t dS(t,s) q(t,d)
 //
-// Scores exist only as tiles. Forward keeps a running maximum and sum (Rabe & Staats 2021, 2112.05682; Dao et al. 2022,
-// 2205.14135, section 3.1) and saves one lse a row; backward makes the tiles again from it (Dao et al., appendix B.4).
-// Memory is O(T). Tiles that the mask hides are never computed.
+// Scores exist only as tiles. Forward keeps a running maximum and sum (Rabe & Staats 2021, 2112.05682; Dao et
+// al. 2022, 2205.14135, section 3.1) and saves one lse a row; backward makes the tiles again from it (Dao et
+// al., appendix B.4). Memory is O(T). Tiles that the mask hides are never computed.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +28,13 @@
 
 namespace quern {
 
-/// Which keys a query sees: a span for each query, never a dense tensor. It acts before the softmax. What lies in a key
-/// or value that no query sees (a NaN, even) reaches no result and no gradient.
+/// Which keys a query sees: a span for each query, never a dense tensor. It acts before the softmax. What
+/// lies in a key or value that no query sees (a NaN, even) reaches no result and no gradient.
 struct AttentionMask {
-  bool causal = true;                     // query t sees the keys [0, offset + t]
-  std::int64_t offset = 0;                // causal: keys that precede the first query (the length of a cache)
-  const std::int32_t* lengths = nullptr;  // (B): keys at or beyond lengths[b] in [0, S] are hidden; null: none are
+  bool causal = true;       // query t sees the keys [0, offset + t]
+  std::int64_t offset = 0;  // causal: keys that precede the first query (the length of a cache)
+  const std::int32_t* lengths =
+      nullptr;  // (B): keys at or beyond lengths[b] in [0, S] are hidden; null: none are
 
   struct Span {
     std::int64_t begin, end;
@@ -48,13 +50,14 @@ struct AttentionMask {
 struct AttentionOptions {
   float scale = 1;  // 1 / sqrt(D) as a rule
   AttentionMask mask;
-  /// On the weights. `first_row` counts sequences: P(b,h,t,s) is element (((first_row + b) * H + h) * T + t, s).
+  /// On the weights. `first_row` counts sequences: P(b,h,t,s) is element (((first_row + b) * H + h) * T + t,
+  /// s).
   Dropout dropout;
 };
 
-/// out and lse from q, k, v. Any D from 1 to 256; every view has a last stride of 1, its other strides are free (q, k, v
-/// are parts of one packed projection, or k and v a cache). A query that sees no key gets out = 0, lse = -inf. One query
-/// a sequence (decoding from a cache) takes a path of its own, equal to rounding.
+/// out and lse from q, k, v. Any D from 1 to 256; every view has a last stride of 1, its other strides are
+/// free (q, k, v are parts of one packed projection, or k and v a cache). A query that sees no key gets out =
+/// 0, lse = -inf. One query a sequence (decoding from a cache) takes a path of its own, equal to rounding.
 void attention_forward(Tensor out,  // (B,T,H,D)
                        float* lse,  // (B,H,T)
                        Tensor q,    // (B,T,H,D)
@@ -62,21 +65,22 @@ void attention_forward(Tensor out,  // (B,T,H,D)
                        Tensor v,    // (B,S,H,D)
                        const AttentionOptions& options);
 
-/// The gradients that are wanted (each sink may be empty), from what forward was given and wrote. A query that sees no
-/// key gives none: its dq is 0, and so are dk and dv of a key that nobody sees. Parallel over (b, h); each task owns its
-/// head's dq, dk and dv.
-void attention_backward(Sink dq,            // (B,T,H,D)
-                        Sink dk,            // (B,S,H,D)
-                        Sink dv,            // (B,S,H,D)
-                        Tensor dout,        // (B,T,H,D)
-                        Tensor out,         // (B,T,H,D)
-                        const float* lse,   // (B,H,T)
-                        Tensor q,           // (B,T,H,D)
-                        Tensor k,           // (B,S,H,D)
-                        Tensor v,           // (B,S,H,D)
+/// The gradients that are wanted (each sink may be empty), from what forward was given and wrote. A query
+/// that sees no key gives none: its dq is 0, and so are dk and dv of a key that nobody sees. Parallel over
+/// (b, h); each task owns its head's dq, dk and dv.
+void attention_backward(Sink dq,           // (B,T,H,D)
+                        Sink dk,           // (B,S,H,D)
+                        Sink dv,           // (B,S,H,D)
+                        Tensor dout,       // (B,T,H,D)
+                        Tensor out,        // (B,T,H,D)
+                        const float* lse,  // (B,H,T)
+                        Tensor q,          // (B,T,H,D)
+                        Tensor k,          // (B,S,H,D)
+                        Tensor v,          // (B,S,H,D)
                         const AttentionOptions& options, std::span<float> scratch);
 
-/// How many floats attention_backward needs as scratch: O((S + tile) * D) for each thread of thread_count() now.
+/// How many floats attention_backward needs as scratch: O((S + tile) * D) for each thread of thread_count()
+/// now.
 std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int64_t S, std::int64_t H,
                                        std::int64_t D);
 

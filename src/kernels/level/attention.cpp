@@ -4,15 +4,17 @@
 #include "simd.hpp"
 #include "tile.hpp"
 
-// Everywhere in this file queries lie in the lanes of vectors, a panel of them at a time, and keys in the rows of a
-// block. So the softmax over keys has no sums across lanes, keys and values are read as they lie (each number is
-// broadcast), and only queries, outputs and their gradients are transposed, once a tile. Scores are in base 2.
+// Everywhere in this file queries lie in the lanes of vectors, a panel of them at a time, and keys in the
+// rows of a block. So the softmax over keys has no sums across lanes, keys and values are read as they lie
+// (each number is broadcast), and only queries, outputs and their gradients are transposed, once a tile.
+// Scores are in base 2.
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
 constexpr int64_t tile = attention_tile;
-constexpr int64_t wide = 64 * tile;  // floats of a tile of 64 numbers a row; wider heads get fewer rows a tile
-constexpr int64_t columns_size = wide > attention_max_width * panel ? wide : attention_max_width * panel;
+constexpr int64_t wide =
+    64 * tile;  // floats of a tile of 64 numbers a row; wider heads get fewer rows a tile
+constexpr int64_t columns_size = wide > attention_max_width* panel ? wide : attention_max_width* panel;
 constexpr int64_t few_queries = 4;  // that many are cheaper one by one
 constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
@@ -30,8 +32,8 @@ QUERN_INLINE void prefetch_keys(const AttentionHead& head, int64_t begin, int64_
   prefetch_rows(head.v + begin * head.v_stride, head.v_stride, smaller(panel, end - begin), head.width);
 }
 
-/// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end. Query
-/// `first` is in lane 0, key `begin` in row 0.
+/// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end.
+/// Query `first` is in lane 0, key `begin` in row 0.
 void hide(float* score, int64_t ld, const AttentionHead& head, int64_t first, int64_t begin, int64_t keys) {
   vi lane;
   for (int i = 0; i < lanes; ++i) lane[i] = i;
@@ -39,13 +41,15 @@ void hide(float* score, int64_t ld, const AttentionHead& head, int64_t first, in
   for (int64_t s = larger(0, span_end(head, first) - begin); s < keys; ++s)
     for (int j = 0; j < 2; ++j) {
       float* at = score + s * ld + j * lanes;
-      const int64_t before = begin + s - head.offset - first - j * lanes;  // lanes below see nothing of this key
+      const int64_t before =
+          begin + s - head.offset - first - j * lanes;  // lanes below see nothing of this key
       const vi sees = lane >= static_cast<int32_t>(smaller(before, lanes));
       store(at, sees ? load(at) : hidden);
     }
 }
 
-/// Ten rounds of Philox4x32 on the counters {block, row, step}, one in each 64-bit lane (its low half counts).
+/// Ten rounds of Philox4x32 on the counters {block, row, step}, one in each 64-bit lane (its low half
+/// counts).
 QUERN_INLINE void philox(vq* c, const DropoutKey& d, vq row, uint64_t block) {
   c[0] = vq{} + block;
   c[1] = row;
@@ -78,13 +82,16 @@ QUERN_INLINE void dropout_factors(vf* factor, const DropoutKey& d, uint64_t row,
   }
 }
 
-/// Calls f(at, factor) for each vector of a (keys, panel) block: `at` its place, `factor` its dropout factors.
+/// Calls f(at, factor) for each vector of a (keys, panel) block: `at` its place, `factor` its dropout
+/// factors.
 template <class F>
-QUERN_INLINE void for_each_dropped(const DropoutKey& d, int64_t first, int64_t begin, int64_t keys, int64_t ld, F f) {
+QUERN_INLINE void for_each_dropped(const DropoutKey& d, int64_t first, int64_t begin, int64_t keys,
+                                   int64_t ld, F f) {
   for (int j = 0; j < 2; ++j)
     for (int64_t s = 0; s < keys; s += 8) {
       vf factor[8];
-      dropout_factors(factor, d, static_cast<uint64_t>(first + j * lanes), static_cast<uint64_t>((begin + s) / 8));
+      dropout_factors(factor, d, static_cast<uint64_t>(first + j * lanes),
+                      static_cast<uint64_t>((begin + s) / 8));
       const int64_t n = smaller(8, keys - s);
       for (int64_t i = 0; i < n; ++i) f((s + i) * ld + j * lanes, factor[i]);
     }
@@ -158,7 +165,8 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
       if (head.dropout.threshold != 0)
         for_each_dropped(head.dropout, first, s, seen, panel,
                          [&](int64_t at, vf factor) { store(score + at, load(score + at) * factor); });
-      product<2>(out + p * size, panel, width, {v, 1, width}, score, panel, seen, s == 0 ? nullptr : state[p].keep);
+      product<2>(out + p * size, panel, width, {v, 1, width}, score, panel, seen,
+                 s == 0 ? nullptr : state[p].keep);
     }
   }
   for (int64_t p = 0; p < panels; ++p) {
@@ -172,7 +180,8 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
 
 /// One query without dropout: the dot products and the sum run along D.
 void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t) {
-  const int64_t width = head.width, padded = (width + lanes - 1) / lanes * lanes, whole = width / lanes * lanes;
+  const int64_t width = head.width, padded = (width + lanes - 1) / lanes * lanes,
+                whole = width / lanes * lanes;
   const int64_t keys_end = span_end(head, t);
   alignas(64) float q[attention_max_width + lanes] = {}, out[attention_max_width + lanes] = {}, score[tile];
   copy_rows(q, width, head.q + t * head.q_stride, head.q_stride, 1, width, head.scale * log2_e);
@@ -210,7 +219,10 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
       for (int64_t s = 0; s < keys; ++s) {
         const float* row = v + s * head.v_stride;
         const vf x = score[s] * (d < whole ? load(row) : load_part(row, width - whole));
-        if (s % 2 == 0) even += x; else odd += x;
+        if (s % 2 == 0)
+          even += x;
+        else
+          odd += x;
       }
       store(out + d, even + odd);
     }
@@ -221,21 +233,23 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
 
 /// The tiles of attention_backward_head, cut from its scratch.
 struct BackwardTiles {
-  float *q, *dout, *dq;            // (panels, D, panel): columns
-  float *q_rows, *dout_rows;       // (tile, padded D)
-  float *k, *v;                    // (S, D): strides between the rows of a packed projection defeat caches
-  float *weight, *dscore;          // (tile of keys, tile of queries)
-  float *dk, *dv;                  // (S, padded D): sums over the queries so far
-  float lse[tile], delta[tile];    // of the queries; lse in base 2
+  float *q, *dout, *dq;          // (panels, D, panel): columns
+  float *q_rows, *dout_rows;     // (tile, padded D)
+  float *k, *v;                  // (S, D): strides between the rows of a packed projection defeat caches
+  float *weight, *dscore;        // (tile of keys, tile of queries)
+  float *dk, *dv;                // (S, padded D): sums over the queries so far
+  float lse[tile], delta[tile];  // of the queries; lse in base 2
   int64_t padded;
 };
 
 /// Queries [begin, begin + count), ready for the products. scale goes into the rows of q, for dk.
-void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t begin, int64_t count) {
+void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t begin,
+                  int64_t count) {
   const int64_t width = head.width;
   const float *q = head.q + begin * head.q_stride, *dout = g.dout + begin * g.dout_stride;
   for (int64_t i = 0; i < count; i += panel) {
-    pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width, head.scale * log2_e);
+    pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width,
+                 head.scale * log2_e);
     pack_columns(x.dout + i * width, dout + i * g.dout_stride, g.dout_stride, count - i, width, 1);
   }
   copy_rows(x.q_rows, x.padded, q, head.q_stride, count, width, head.scale);
@@ -254,10 +268,10 @@ void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGr
   }
 }
 
-/// Of a panel (queries from `first`, at column `at` of the tile) and keys [begin, begin + keys): the weights, dropped,
-/// and the gradients of the scores but for `scale`.
-void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t first, int64_t at, int64_t begin,
-                           int64_t keys) {
+/// Of a panel (queries from `first`, at column `at` of the tile) and keys [begin, begin + keys): the weights,
+/// dropped, and the gradients of the scores but for `scale`.
+void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t first, int64_t at,
+                           int64_t begin, int64_t keys) {
   const int64_t width = head.width;
   float *weight = x.weight + at, *dscore = x.dscore + at;
   product<2>(weight, tile, keys, {x.k + begin * width, width, 1}, x.q + at * width, panel, width, nullptr);
@@ -283,10 +297,10 @@ void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t 
     });
 }
 
-/// to(s, d) += sum_t a(s, t) rows(t, d): `keys` keys and the queries of the tile; key s is seen by the queries from
-/// seen_from + s on.
-void add_over_queries(float* to, const float* a, const float* rows, int64_t padded, int64_t keys, int64_t queries,
-                      int64_t seen_from) {
+/// to(s, d) += sum_t a(s, t) rows(t, d): `keys` keys and the queries of the tile; key s is seen by the
+/// queries from seen_from + s on.
+void add_over_queries(float* to, const float* a, const float* rows, int64_t padded, int64_t keys,
+                      int64_t queries, int64_t seen_from) {
   float ones[panel];
   for (float& one : ones) one = 1;
   constexpr int64_t some = 16;
@@ -307,7 +321,8 @@ void zero_rows(float* to, int64_t ld, int64_t begin, int64_t end) {
     for (int j = 0; j < panel; j += lanes) store(to + s * ld + j, vf{});
 }
 
-/// The part of a tile of queries (from `first`, `queries` of them) and keys (from `begin`) in all three gradients.
+/// The part of a tile of queries (from `first`, `queries` of them) and keys (from `begin`) in all three
+/// gradients.
 void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t first,
                    int64_t queries, int64_t begin, int64_t keys) {
   const int64_t width = head.width;
@@ -344,7 +359,8 @@ void write_rows(const AttentionSink& sink, const float* from, int64_t padded, in
 
 }  // namespace
 
-void attention_forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
+void attention_forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin,
+                            int64_t end) {
   if (end - begin <= few_queries && head.dropout.threshold == 0) {
     for (int64_t t = begin; t < end; ++t) forward_row(head, to, t);
     return;
@@ -363,7 +379,8 @@ void attention_backward_head(const AttentionHead& head, const AttentionGradient&
   x.k = cut(head.keys * padded), x.v = cut(head.keys * padded);
   x.weight = cut(tile * tile), x.dscore = cut(tile * tile);
   x.dk = cut(head.keys * padded), x.dv = cut(head.keys * padded);
-  __builtin_memset(x.q_rows, 0, static_cast<unsigned long>(2 * tile * padded) * sizeof(float));  // what pads D
+  __builtin_memset(x.q_rows, 0,
+                   static_cast<unsigned long>(2 * tile * padded) * sizeof(float));  // what pads D
   __builtin_memset(x.dk, 0, static_cast<unsigned long>(2 * head.keys * padded) * sizeof(float));
   const int64_t all_seen = larger(0, span_end(head, head.queries - 1));
   copy_rows(x.k, width, head.k, head.k_stride, all_seen, width, 1);

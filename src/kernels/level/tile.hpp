@@ -19,7 +19,8 @@ struct Strided {
   int64_t row, col;
 };
 
-/// C(i,j) = sum_k A(i,k) B(k,j) + keep(j) C(i,j) for R rows and V vectors of columns; without `keep`, C is only written.
+/// C(i,j) = sum_k A(i,k) B(k,j) + keep(j) C(i,j) for R rows and V vectors of columns; without `keep`, C is
+/// only written.
 template <int R, int V>
 QUERN_INLINE void block_product(float* c, int64_t ldc, Strided a, const float* b, int64_t ldb, int64_t depth,
                                 const float* keep) {
@@ -54,13 +55,13 @@ QUERN_INLINE void some_rows(int64_t rows, float* c, int64_t ldc, Strided a, cons
 
 /// C = A B + keep C on V vectors of columns: C is (rows, V * lanes), A (rows, depth), B (depth, V * lanes).
 template <int V>
-static void product(float* c, int64_t ldc, int64_t rows, Strided a, const float* b, int64_t ldb, int64_t depth,
-                    const float* keep) {
+static void product(float* c, int64_t ldc, int64_t rows, Strided a, const float* b, int64_t ldb,
+                    int64_t depth, const float* keep) {
   while (rows > 0) {
     // Short blocks leave the multipliers waiting, so the last two share what is left.
     const int64_t n = rows >= block_rows + block_rows / 2 || rows == block_rows ? block_rows
-                      : rows > block_rows                                      ? (rows + 1) / 2
-                                                                               : rows;
+                      : rows > block_rows                                       ? (rows + 1) / 2
+                                                                                : rows;
     some_rows<block_rows, V>(n, c, ldc, a, b, ldb, depth, keep);
     c += n * ldc;
     a.data += n * a.row;
@@ -71,7 +72,8 @@ static void product(float* c, int64_t ldc, int64_t rows, Strided a, const float*
 template <int...>
 struct Lanes {};
 
-/// One step of a transpose: in each pair of rows (i, i + Step), exchanges the off-diagonal Step x Step blocks.
+/// One step of a transpose: in each pair of rows (i, i + Step), exchanges the off-diagonal Step x Step
+/// blocks.
 template <int Step, int... I>
 QUERN_INLINE void exchange(vf* r, Lanes<I...>) {
   const vi upper = {((I & Step) ? lanes + I - Step : I)...};
@@ -100,8 +102,8 @@ QUERN_INLINE void transpose(vf* r) {
 }
 
 /// to(t, d) = scale * rows(t, d).
-static void copy_rows(float* to, int64_t to_stride, const float* rows, int64_t stride, int64_t count, int64_t width,
-                      float scale) {
+static void copy_rows(float* to, int64_t to_stride, const float* rows, int64_t stride, int64_t count,
+                      int64_t width, float scale) {
   for (int64_t t = 0; t < count; ++t, to += to_stride, rows += stride) {
     int64_t d = 0;
     for (; d + lanes <= width; d += lanes) store(to + d, load(rows + d) * scale);
@@ -115,9 +117,10 @@ QUERN_INLINE void prefetch_rows(const float* rows, int64_t stride, int64_t count
     for (int64_t d = 0; d < width; d += 16) __builtin_prefetch(rows + t * stride + d);
 }
 
-/// to(d, t) = scale * rows(t, d): `count` <= panel rows of `width` numbers become columns of a (width, panel) block;
-/// missing rows become 0.
-static void pack_columns(float* to, const float* rows, int64_t stride, int64_t count, int64_t width, float scale) {
+/// to(d, t) = scale * rows(t, d): `count` <= panel rows of `width` numbers become columns of a (width, panel)
+/// block; missing rows become 0.
+static void pack_columns(float* to, const float* rows, int64_t stride, int64_t count, int64_t width,
+                         float scale) {
   for (int64_t first = 0; first < panel; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
       const int64_t n = width - d < lanes ? width - d : lanes;
@@ -160,11 +163,11 @@ static void unpack_columns(float* rows, int64_t stride, int64_t count, int64_t w
 /// 2^x for x <= 0, within 3e-7 of itself; 0 below -126.5 and for -inf; a NaN stays one.
 QUERN_INLINE vf exp2(vf x) {
   const vf low = broadcast(-127);
-  x = low > x ? low : x;                                    // in this order a NaN passes
-  const vf shifted = x + 0x1.8p23f;                         // rounds to an integer in the low bits
-  const vf f = x - (shifted - 0x1.8p23f);                   // in [-1/2, 1/2]
-  const vf power = (vf)(((vu)shifted + 127U) << 23);        // 2^(x - f); 0 for -127
-  vf p = broadcast(0.0013264717f);                          // minimax for (2^f - 1) / f, relative to 2^f: 9.2e-8
+  x = low > x ? low : x;                              // in this order a NaN passes
+  const vf shifted = x + 0x1.8p23f;                   // rounds to an integer in the low bits
+  const vf f = x - (shifted - 0x1.8p23f);             // in [-1/2, 1/2]
+  const vf power = (vf)(((vu)shifted + 127U) << 23);  // 2^(x - f); 0 for -127
+  vf p = broadcast(0.0013264717f);                    // minimax for (2^f - 1) / f, relative to 2^f: 9.2e-8
   p = p * f + 0.009671513f;
   p = p * f + 0.05550734f;
   p = p * f + 0.24022242f;

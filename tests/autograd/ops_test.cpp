@@ -1,0 +1,148 @@
+// The gradients of the operations through the tape, by dual numbers; the kernels' own tests hold the awkward sizes.
+#include "quern/autograd/ops.hpp"
+
+#include <functional>
+
+#include "reference/activation.hpp"
+#include "reference/check.hpp"
+#include "reference/dual.hpp"
+
+using namespace quern;
+using namespace quern::reference;
+
+namespace {
+
+template <class T>
+using Numbers = std::vector<T>;
+
+/// y (R,N) = x (R,K) wᵀ + b.
+template <class T>
+Numbers<T> affine(const Numbers<T>& x, const Numbers<T>& w, const Numbers<T>& b, std::size_t K) {
+  const std::size_t N = w.size() / K, R = x.size() / K;
+  Numbers<T> y(R * N);
+  for (std::size_t r = 0; r < R; ++r)
+    for (std::size_t n = 0; n < N; ++n) {
+      T sum = b.empty() ? T(0) : b[n];
+      for (std::size_t k = 0; k < K; ++k) sum += x[r * K + k] * w[n * K + k];
+      y[r * N + n] = sum;
+    }
+  return y;
+}
+
+using Inputs = std::vector<std::vector<float>>;
+template <class T>
+using Formula = std::function<Numbers<T>(const std::vector<Numbers<T>>&)>;
+
+/// d sum(weights * f(inputs)) / d inputs[which][i], exactly.
+double derivative(const Formula<Dual>& f, const Inputs& inputs, const std::vector<float>& weights, std::size_t which,
+                  std::size_t i) {
+  std::vector<Numbers<Dual>> dual;
+  for (const auto& input : inputs) dual.emplace_back(input.begin(), input.end());
+  dual[which][i].slope = 1;
+  const auto y = f(dual);
+  double sum = 0;
+  for (std::size_t j = 0; j < y.size(); ++j) sum += weights[j] * y[j].slope;
+  return sum;
+}
+
+/// Every gradient of `op` against the formula's derivatives. f32 products of some ten terms: 1e-5 of the tensor's scale
+/// leaves a factor of ten.
+void check_gradients(const Inputs& inputs, const std::vector<std::vector<std::int64_t>>& shapes,
+                     const std::function<Var(Tape&, const std::vector<Var>&)>& op, const Formula<Dual>& f) {
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  std::vector<Var> vars;
+  Inputs copies = inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    vars.push_back(copies[i].empty() ? Var() : tape.leaf(Tensor(copies[i].data(), Type::f32, shapes[i]), true));
+  const Var y = op(tape, vars);
+  std::vector<float> weights = normal(y.value().size(), 99);
+  Tensor upstream = y.value();
+  upstream.data = weights.data();
+  tape.seed(y, upstream);
+  tape.backward();
+  for (std::size_t which = 0; which < inputs.size(); ++which) {
+    if (!vars[which]) continue;
+    CAPTURE(which);
+    std::vector<double> wanted;
+    for (std::size_t i = 0; i < inputs[which].size(); ++i) wanted.push_back(derivative(f, inputs, weights, which, i));
+    const float* got = tape.grad(vars[which]).f32();
+    CHECK(relative_error(std::vector<float>(got, got + wanted.size()), wanted) < 1e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("linear's gradients by dual numbers, with and without bias") {
+  for (const bool bias : {false, true}) {
+    const Inputs inputs = {normal(2 * 3 * 5, 1), normal(7 * 5, 2), bias ? normal(7, 3) : std::vector<float>{}};
+    check_gradients(
+        inputs, {{2, 3, 5}, {7, 5}, {7}}, [](Tape& t, const std::vector<Var>& v) { return linear(t, v[0], v[1], v[2]); },
+        [](const std::vector<Numbers<Dual>>& v) { return affine(v[0], v[1], v[2], 5); });
+  }
+}
+
+TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with and without biases") {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu})
+    for (const bool bias : {false, true}) {
+      CAPTURE(static_cast<int>(activation), bias);
+      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(9 * 4, 2), bias ? normal(9, 3) : std::vector<float>{},
+                             normal(4 * 9, 4), bias ? normal(4, 5) : std::vector<float>{}};
+      check_gradients(
+          inputs, {{2, 3, 4}, {9, 4}, {9}, {4, 9}, {4}},
+          [activation](Tape& t, const std::vector<Var>& v) {
+            return feed_forward(t, v[0], v[1], v[2], v[3], v[4], activation);
+          },
+          [activation](const std::vector<Numbers<Dual>>& v) {
+            auto hidden = affine(v[0], v[1], v[2], 4);
+            for (Dual& h : hidden) h = reference::activation(h, activation);
+            return affine(hidden, v[3], v[4], 9);
+          });
+    }
+}
+
+TEST_CASE("a branch that joins the stream: one tensor read by two operations sums both gradients") {
+  const Inputs inputs = {normal(2 * 3 * 4, 1), normal(4 * 4, 2), normal(4 * 4, 3)};
+  check_gradients(
+      inputs, {{2, 3, 4}, {4, 4}, {4, 4}},
+      [](Tape& t, const std::vector<Var>& v) {
+        const Var h = linear(t, v[0], v[1], Var());
+        return linear(t, linear(t, h, v[2], Var()), v[1], Var());
+      },
+      [](const std::vector<Numbers<Dual>>& v) {
+        return affine(affine(affine(v[0], v[1], {}, 4), v[2], {}, 4), v[1], {}, 4);
+      });
+}
+
+TEST_CASE("the loss head in chunks: sums and gradients do not depend on how rows are cut") {
+  // R = 600 rows of V = 40000 tokens make chunks of 256; the same rows one by one are the reference.
+  constexpr std::int64_t R = 600, C = 2, V = 40000;
+  const std::vector<float> x = normal(R * C, 1), w = normal(V * C, 2);
+  std::vector<std::int32_t> targets(R);
+  for (std::size_t r = 0; r < targets.size(); ++r) targets[r] = r % 7 == 0 ? -1 : static_cast<std::int32_t>(r * 61 % V);
+  Workspace workspace;
+  std::vector<float> xs = x, ws = w;
+  Tape tape(workspace, Mode::train);
+  const Var all = tape.leaf(Tensor(xs.data(), {1, R, C}), true), table = tape.leaf(Tensor(ws.data(), {V, C}), true);
+  const Loss whole = cross_entropy_head(tape, all, table, targets.data(), 10, 0.1F);
+  Loss pieces;
+  Tape other(workspace, Mode::train);
+  const Var table2 = other.leaf(Tensor(ws.data(), {V, C}), true);
+  std::vector<float> dx;
+  for (std::int64_t r = 0; r < R; r += 100) {
+    const Var rows = other.leaf(Tensor(xs.data() + r * C, {1, 100, C}), true);
+    const Loss part = cross_entropy_head(other, rows, table2, targets.data() + r, 10, 0.1F);
+    pieces.nll += part.nll;
+    pieces.smoothed += part.smoothed;
+    pieces.targets += part.targets;
+    const float* g = other.grad(rows).f32();
+    dx.insert(dx.end(), g, g + 100 * C);
+  }
+  CHECK(whole.targets == pieces.targets);
+  CHECK(whole.nll == Approx(pieces.nll).epsilon(1e-6));
+  CHECK(whole.smoothed == Approx(pieces.smoothed).epsilon(1e-6));
+  const float* g = tape.grad(all).f32();
+  CHECK(relative_error(std::vector<float>(g, g + R * C), dx) < 1e-5);
+  const float *a = tape.grad(table).f32(), *b = other.grad(table2).f32();
+  CHECK(relative_error(std::vector<float>(a, a + V * C), std::vector<float>(b, b + V * C)) < 1e-5);
+}

@@ -1,0 +1,237 @@
+// The built program from outside: what CONTRACT-level scripts rely on.
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "catch.hpp"
+#include "cli/program.hpp"
+
+using namespace quern::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string configs = QUERN_SOURCE_DIR "/configs/";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Trains tiny.json with settings; the run is at directory / "run".
+Outcome train(const TemporaryDirectory& directory, std::vector<std::string> settings = {},
+              const std::string& config = "tiny.json") {
+  std::vector<std::string> words = {"train", "--config", configs + config, "--run-dir", (directory / "run").string()};
+  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
+  return run(words, directory);
+}
+
+}  // namespace
+
+TEST_CASE("train, eval, sample and curves of one run") {
+  const TemporaryDirectory directory;
+  const std::string at = (directory / "run").string();
+  const Outcome trained = train(directory);
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(trained.out.empty());
+  CHECK(has(trained.err, "2 threads") + has(trained.err, "1 thread") > 0);
+  CHECK(has(trained.err, "completed after step 50"));
+  for (const char* file : {"config.json", "config.resolved.json", "env.json", "metrics.jsonl", "tokenizer.json",
+                           "latest", "lock", "ckpt/step-000000050/model.safetensors",
+                           "ckpt/step-000000050/optim.safetensors", "ckpt/step-000000050/state.json",
+                           "ckpt/step-000000050/manifest.json"})
+    CHECK(fs::exists(directory / "run" / file));
+
+  const Outcome evaluated = run({"eval", "--run", at, "--json"}, directory);
+  REQUIRE(evaluated.code == 0);
+  const auto figures = nlohmann::json::parse(evaluated.out);
+  CHECK(figures.at("loss").get<double>() < 3.6);
+  CHECK(figures.at("perplexity").get<double>() == Approx(std::exp(figures.at("loss").get<double>())));
+  CHECK(figures.at("bits_per_byte").get<double>() == Approx(figures.at("loss").get<double>() / std::log(2.0)));
+  CHECK(figures.at("tokens").get<int>() == 100022);
+
+  const std::vector<std::string> sampling = {"sample", "--run", at, "--prompt", "The", "--max-new-tokens", "90"};
+  const Outcome sampled = run(sampling, directory);
+  REQUIRE(sampled.code == 0);
+  CHECK(sampled.out.rfind("The", 0) == 0);
+  CHECK(sampled.out.size() >= 93);
+  CHECK(run(sampling, directory).out == sampled.out);
+
+  const Outcome curves = run({"curves", at, "--width", "72"}, directory);
+  REQUIRE(curves.code == 0);
+  CHECK(has(curves.out, "loss (nats per token)"));
+  CHECK(!has(curves.out, "\033"));
+}
+
+TEST_CASE("a prompt's unknown character is named with its place and the tokenizer") {
+  const TemporaryDirectory directory;
+  REQUIRE(train(directory, {"run.max_steps=1"}).code == 0);
+  const Outcome o = run({"sample", "--run", (directory / "run").string(), "--prompt", "The \u00e9"}, directory);
+  CAPTURE(o.err);
+  CHECK(o.code == 2);
+  CHECK(has(o.err, "error[config]"));
+  CHECK(has(o.err, "U+00E9"));
+  CHECK(has(o.err, "--prompt"));
+  CHECK(has(o.err, "char"));
+}
+
+TEST_CASE("texts that cannot be trained on: one error, exit 3, within a second") {
+  const TemporaryDirectory directory;
+  put(directory / "empty.txt", "");
+  put(directory / "twenty.txt", "twenty bytes of text");
+  put(directory / "one-short.txt", std::string(32, 'a'));  // T bytes: one token too few for a window
+  fs::create_directory(directory / "directory.txt");
+  const struct {
+    std::string file, fraction, says;
+  } cases[] = {{"missing.txt", "0.1", "missing.txt"},
+               {"empty.txt", "0.1", "empty"},
+               {"twenty.txt", "0", "33"},
+               {"one-short.txt", "0", "33"},
+               {"directory.txt", "0.1", "directory"}};
+  for (const auto& c : cases) {
+    const Outcome o = train(directory, {"data.text=" + (directory / c.file).string(), "data.val_fraction=" + c.fraction});
+    CAPTURE(c.file, o.err);
+    CHECK(o.code == 3);
+    CHECK(has(o.err, "error[file]"));
+    CHECK(has(o.err, c.says));
+    CHECK(!fs::exists(directory / "run"));
+  }
+}
+
+TEST_CASE("a validation split without a window is said at once") {
+  const TemporaryDirectory directory;
+  put(directory / "short.txt", std::string(200, 'a') + "b");
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome o = train(directory, {"data.text=" + (directory / "short.txt").string()});
+  CHECK(o.code == 3);
+  CHECK(has(o.err, "validation"));
+  CHECK(has(o.err, "help:"));
+  // Not a figure of speed: a freeze is what this is about.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));
+}
+
+TEST_CASE("all mistakes of a config at once, with their places, exit 2") {
+  const TemporaryDirectory directory;
+  put(directory / "bad.json", "{\n  \"optim\": {\"lerning_rate\": 1},\n  \"run\": {\"batch_size\": 2.5}\n}\n");
+  const Outcome o = run({"train", "--config", (directory / "bad.json").string()}, directory);
+  CAPTURE(o.err);
+  CHECK(o.code == 2);
+  CHECK(has(o.err, "error[config]: optim.lerning_rate: unknown key"));
+  CHECK(has(o.err, "bad.json:2:13"));
+  CHECK(has(o.err, "learning_rate"));
+  CHECK(has(o.err, "run.batch_size"));
+  CHECK(has(o.err, "bad.json:3:25"));
+}
+
+TEST_CASE("usage mistakes are exit 2 with a suggestion") {
+  const TemporaryDirectory directory;
+  const Outcome command = run({"trian"}, directory);
+  CHECK(command.code == 2);
+  CHECK(has(command.err, "train"));
+  const Outcome flag = run({"train", "--confg", "x"}, directory);
+  CHECK(flag.code == 2);
+  CHECK(has(flag.err, "--config"));
+  CHECK(run({"eval", "--run", "nowhere"}, directory).code == 7);
+  CHECK(run({"bench", "Z"}, directory).code == 2);
+}
+
+TEST_CASE("help and version go to stdout") {
+  const TemporaryDirectory directory;
+  const Outcome help = run({"--help"}, directory);
+  CHECK(help.code == 0);
+  for (const char* word : {"train", "sample", "eval", "curves", "config", "bench", "Exit codes"})
+    CHECK(has(help.out, word));
+  const Outcome version = run({"--version"}, directory);
+  CHECK(version.code == 0);
+  for (const char* word : {"quern 0.1.0", "commit", "oneDNN", "ISA level", "thread"}) CHECK(has(version.out, word));
+}
+
+TEST_CASE("numbers that are not finite: exit 5 before the update") {
+  const TemporaryDirectory directory;
+  const Outcome o = train(directory, {"optim.learning_rate=1e6", "optim.grad_clip=0", "run.max_steps=1000",
+                                      "schedule.kind=constant", "run.checkpoint_interval=1"});
+  CAPTURE(o.err);
+  CHECK(o.code == 5);
+  CHECK(has(o.err, "error[diverged]"));
+  CHECK(has(o.err, "not finite"));
+  CHECK(run({"sample", "--run", (directory / "run").string(), "--checkpoint", "last", "--max-new-tokens", "1"},
+            directory)
+            .code == 0);
+}
+
+TEST_CASE("a signal finishes the step, saves, and the run goes on from there as if nothing had been") {
+  const TemporaryDirectory directory, other;
+  const std::vector<std::string> words = {"train",     "--config", configs + "tiny.json",
+                                          "--run-dir", (directory / "run").string(),
+                                          "--set",     "run.max_steps=600"};
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    fs::remove_all(directory / "run");
+    Program program(words, directory);
+    const auto metrics = directory / "run" / "metrics.jsonl";
+    while (!fs::exists(metrics) || !has(get(metrics), "\"step\":9,"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    kill(program.pid(), signal);
+    const Outcome o = program.wait();
+    CAPTURE(signal, o.err);
+    CHECK(o.code == 128 + signal);
+    CHECK(has(o.err, "saved"));
+  }
+  REQUIRE(run({"train", "--resume", (directory / "run").string()}, directory).code == 0);
+  REQUIRE(train(other, {"run.max_steps=600"}).code == 0);
+  const std::string model = "ckpt/step-000000600/model.safetensors";
+  CHECK(get(directory / "run" / model) == get(other / "run" / model));
+}
+
+TEST_CASE("kill -9 at random instants loses nothing that a resume does not make again, bit for bit") {
+  const TemporaryDirectory directory, whole;
+  const std::vector<std::string> settings = {"run.max_steps=120", "run.checkpoint_interval=7"};
+  REQUIRE(train(whole, settings).code == 0);
+  std::vector<std::string> words = {"train",    "-q",        "--config", configs + "tiny.json", "--resume", "auto",
+                                    "--run-dir", (directory / "run").string()};
+  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
+  for (int kills = 0; kills < 12; ++kills) {
+    Program program(words, directory);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + kills * 53 % 170));
+    kill(program.pid(), SIGKILL);
+    const int code = program.wait().code;
+    CHECK((code == 128 + SIGKILL || code == 0));
+  }
+  REQUIRE(run(words, directory).code == 0);
+  const std::string last = "ckpt/step-000000120/";
+  for (const char* file : {"model.safetensors", "optim.safetensors"})
+    CHECK(get(directory / "run" / last / file) == get(whole / "run" / last / file));
+  const auto losses = [](const TemporaryDirectory& at) {
+    std::vector<std::pair<int, double>> out;
+    std::istringstream lines(get(at / "run" / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event.at("event") == "step") out.emplace_back(event.at("step"), event.at("loss"));
+    }
+    return out;
+  };
+  CHECK(losses(directory) == losses(whole));
+}
+
+TEST_CASE("threads do not change what our kernels compute; the program obeys run.threads") {
+  const TemporaryDirectory one, two;
+  REQUIRE(train(one, {"run.threads=1"}).code == 0);
+  const Outcome o = train(two, {"run.threads=2"});
+  CHECK(has(o.err, "on 2 threads"));
+  const auto loss = [](const TemporaryDirectory& at) {
+    return nlohmann::json::parse(run({"eval", "--run", (at / "run").string(), "--json"}, at).out).at("loss").get<double>();
+  };
+  // The products are oneDNN's, which may add in another order.
+  CHECK(loss(one) == Approx(loss(two)).epsilon(1e-4));
+}
+
+TEST_CASE("every shipped config on the embedded corpus makes a step") {
+  for (const char* config : {"toy.json", "paper-base.json", "tiny.json"}) {
+    const TemporaryDirectory directory;
+    const Outcome o = train(directory, {"run.max_steps=1", "schedule.warmup_steps=0", "run.eval_batches=1",
+                                        "run.batch_size=2"},
+                            config);
+    CAPTURE(config, o.err);
+    CHECK(o.code == 0);
+  }
+}

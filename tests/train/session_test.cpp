@@ -1,0 +1,183 @@
+// Runs as a user makes them: started, stopped, resumed, refused.
+#include "quern/train/session.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/temporary_directory.hpp"
+#include "catch.hpp"
+#include "quern/train/load.hpp"
+#include "quern/watch/metrics.hpp"
+
+using namespace quern;
+using test::TemporaryDirectory;
+
+namespace {
+
+/// Sentences enough for a few windows, with dropout on, so that a resume has something to get wrong.
+struct Fixture {
+  TemporaryDirectory directory;
+  Files files;
+  std::string text;
+
+  Fixture() {
+    for (int i = 0; i < 200; ++i) text += "the quick brown fox number " + std::to_string(i * 37 % 101) + " jumps.\n";
+    test::put(directory / "text.txt", text);
+    test::put(directory / "config.json", R"({
+      "model": {"d_model": 16, "n_layers": 2, "n_heads": 2, "context_length": 16, "dropout": 0.2,
+                "attention_dropout": 0.1},
+      "optim": {"learning_rate": 0.01, "label_smoothing": 0.1},
+      "schedule": {"warmup_steps": 3, "decay_steps": 20},
+      "run": {"max_steps": 20, "batch_size": 4, "grad_accumulation": 2, "eval_interval": 5, "checkpoint_interval": 4,
+              "keep_checkpoints": 10}})");
+  }
+
+  int run(const std::string& name, std::vector<std::string> sets = {}, const std::string& resume = "") {
+    TrainRequest request;
+    if (resume.empty() || resume == "auto") {
+      request.config_files = {(directory / "config.json").string()};
+      sets.insert(sets.begin(), "data.text=" + (directory / "text.txt").string());
+      request.run_dir = directory / name;
+    }
+    request.sets = std::move(sets);
+    request.resume = resume.empty() || resume == "auto" ? resume : (directory / resume).string();
+    return train(files, request, [](Observers&, const Config&) {}).exit_code;
+  }
+
+  std::string bytes(const std::string& path) { return test::get(directory / path); }
+  Metrics metrics(const std::string& name) { return read_run((directory / name).string()); }
+};
+
+void check_same_run(Fixture& f, const std::string& a, const std::string& b) {
+  const std::string last = "/ckpt/step-000000020/";
+  CHECK(f.bytes(a + last + "model.safetensors") == f.bytes(b + last + "model.safetensors"));
+  CHECK(f.bytes(a + last + "optim.safetensors") == f.bytes(b + last + "optim.safetensors"));
+  CHECK(!f.bytes(a + last + "model.safetensors").empty());
+  const Metrics x = f.metrics(a), y = f.metrics(b);
+  REQUIRE(x.steps.size() == 20);
+  REQUIRE(y.steps.size() == 20);
+  for (std::size_t i = 0; i < 20; ++i) {
+    CHECK(x.steps[i].step == y.steps[i].step);
+    CHECK(x.steps[i].loss == y.steps[i].loss);
+    CHECK(x.steps[i].smoothed_loss == y.steps[i].smoothed_loss);
+    CHECK(x.steps[i].grad_norm == y.steps[i].grad_norm);
+    CHECK(x.steps[i].lr == y.steps[i].lr);
+    CHECK(x.steps[i].tokens == y.steps[i].tokens);
+  }
+  REQUIRE(x.evals.size() == y.evals.size());
+  for (std::size_t i = 0; i < x.evals.size(); ++i) {
+    CHECK(x.evals[i].step == y.evals[i].step);
+    CHECK(x.evals[i].loss == y.evals[i].loss);
+  }
+}
+
+int kind_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return static_cast<int>(error.kind);
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("20 steps equal 10 + resume + 10, bitwise, with dropout, smoothing and accumulation on") {
+  Fixture f;
+  CHECK(f.run("whole") == 0);
+  CHECK(f.run("halves", {"run.max_steps=10"}) == 0);
+  CHECK(f.run("", {"run.max_steps=20"}, "halves") == 0);
+  check_same_run(f, "whole", "halves");
+  // Evaluated at step 0, every 5 steps and at the last.
+  std::vector<std::int64_t> steps;
+  for (const EvalEvent& e : f.metrics("halves").evals) steps.push_back(e.step);
+  CHECK(steps == std::vector<std::int64_t>{0, 5, 10, 15, 20});
+}
+
+TEST_CASE("a resume from an older checkpoint makes the same future again") {
+  Fixture f;
+  CHECK(f.run("whole") == 0);
+  CHECK(f.run("other") == 0);
+  CHECK(f.run("", {}, "other/ckpt/step-000000008") == 0);
+  check_same_run(f, "whole", "other");
+}
+
+TEST_CASE("resuming a run that is complete changes nothing") {
+  Fixture f;
+  CHECK(f.run("whole") == 0);
+  CHECK(f.run("again") == 0);
+  CHECK(f.run("", {}, "again") == 0);
+  check_same_run(f, "whole", "again");
+}
+
+TEST_CASE("auto starts what does not exist and resumes what does; a run without a checkpoint begins again") {
+  Fixture f;
+  CHECK(f.run("whole") == 0);
+  CHECK(f.run("auto", {}, "auto") == 0);
+  std::filesystem::remove_all(f.directory / "auto/ckpt");
+  CHECK(f.run("auto", {}, "auto") == 0);
+  check_same_run(f, "whole", "auto");
+}
+
+TEST_CASE("what a resume may change, and what not") {
+  Fixture f;
+  CHECK(f.run("run", {"run.max_steps=4"}) == 0);
+  CHECK(f.run("", {"run.max_steps=5", "run.threads=1", "run.eval_interval=1", "watch.log_interval=3"}, "run") == 0);
+  try {
+    f.run("", {"optim.learning_rate=0.5"}, "run");
+    FAIL("accepted another learning rate");
+  } catch (const Error& error) {
+    CHECK(error.kind == ErrorKind::run);
+    CHECK(std::string(error.what()).find("optim.learning_rate") != std::string::npos);
+    CHECK(std::string(error.what()).find("0.5") != std::string::npos);
+  }
+  CHECK(kind_of([&] { f.run("", {"run.max_steps=2"}, "run"); }) == 7);
+  test::put(f.directory / "text.txt", f.text + "x");
+  CHECK(kind_of([&] { f.run("", {"run.max_steps=9"}, "run"); }) == 7);  // another corpus
+  CHECK(kind_of([&] { f.run("", {}, "nothing-there"); }) == 7);
+  CHECK(kind_of([&] { f.run("run"); }) == 7);  // in the way of a new run
+}
+
+TEST_CASE("max_steps 0 initialises, evaluates, saves step 0 and ends well") {
+  Fixture f;
+  CHECK(f.run("zero", {"run.max_steps=0", "schedule.warmup_steps=0", "schedule.decay_steps=0"}) == 0);
+  CHECK(std::filesystem::exists(f.directory / "zero/ckpt/step-000000000/manifest.json"));
+  CHECK(f.metrics("zero").end->status == "completed");
+  CHECK(load_run(f.files, f.directory / "zero", "last").step == 0);
+}
+
+TEST_CASE("numbers that diverge stop before the update, and the last good checkpoint is intact") {
+  Fixture f;
+  const std::vector<std::string> wild = {"optim.learning_rate=1e6", "optim.grad_clip=0", "schedule.warmup_steps=0",
+                                         "schedule.kind=constant", "run.checkpoint_interval=1", "run.max_steps=500"};
+  CHECK(kind_of([&] { f.run("wild", wild); }) == 5);
+  const Metrics metrics = f.metrics("wild");
+  CHECK(metrics.end->status == "diverged");
+  const LoadedRun last = load_run(f.files, f.directory / "wild", "last");
+  CHECK(last.step == metrics.end->step);
+  for (const Parameter& p : last.model->parameters().all())
+    for (std::int64_t i = 0; i < p.size(); ++i) REQUIRE(std::isfinite(p.slot.value.f32()[i]));
+}
+
+TEST_CASE("best is a checkpoint, and pruning keeps it") {
+  Fixture f;
+  // A rate that spoils the model after it has learned something: the best is not among the last.
+  CHECK(f.run("best", {"schedule.kind=constant", "schedule.warmup_steps=0", "optim.learning_rate=0.03",
+                       "run.max_steps=40", "run.eval_interval=1", "run.checkpoint_interval=1", "run.keep_checkpoints=2",
+                       "optim.grad_clip=0"}) == 0);
+  const Metrics metrics = f.metrics("best");
+  double lowest = 1e9;
+  std::int64_t step = 0;
+  for (const EvalEvent& e : metrics.evals)
+    if (e.step > 0 && e.loss < lowest) lowest = e.loss, step = e.step;
+  CHECK(load_run(f.files, f.directory / "best", "best").step == step);
+  CHECK(metrics.end->best_step == step);
+}
+
+TEST_CASE("a text of exactly one window trains without validation") {
+  Fixture f;
+  test::put(f.directory / "text.txt", f.text.substr(0, 17));
+  CHECK(f.run("one", {"data.val_fraction=0", "run.max_steps=3", "schedule.decay_steps=3", "schedule.warmup_steps=0"}) ==
+        0);
+  CHECK(f.metrics("one").steps.size() == 3);
+  CHECK(f.metrics("one").evals.empty());
+}
