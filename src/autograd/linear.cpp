@@ -28,7 +28,7 @@ void check_shapes(Var x, Var w, Var b) {
 
 /// dW = dyᵀ x and dx = dy W.
 void product_gradients(Tape& tape, Var x, Var w, Tensor dy) {
-  if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dy.mat().t(), x.value().mat(), {.beta = dw.beta});
+  if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dy.mat().t(), tape.value(x).mat(), {.beta = dw.beta});
   if (const Sink dx = tape.sink(x)) gemm(dx.to.mat(), dy.mat(), w.value().mat(), {.beta = dx.beta});
 }
 

@@ -14,6 +14,10 @@ ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bia
   float *mean = tape.statistics(R), *rstd = tape.statistics(R);               // (R)
   residual_norm_forward(x.value(), h.value(), mean, rstd, s, branch.value_or_empty(), gain.floats(), bias.floats(), eps,
                         mask);
+  // In backward the normalised rows come back from the stream: one pass instead of (B,T,C) kept.
+  tape.refillable(h, [x, h, gain, bias, mean, rstd, eps](Tape&) {
+    residual_norm_forward({}, h.value(), mean, rstd, x.value(), {}, gain.floats(), bias.floats(), eps, {});
+  });
   const auto scratch_size = residual_norm_backward_scratch(R, s.last());
   if (!branch) {
     tape.record("norm", {stream, gain, bias}, {h},

@@ -39,8 +39,7 @@ Var Tape::leaf(Tensor value, bool needs_grad) {
 Var Tape::make(std::initializer_list<std::int64_t> shape, Type type, bool needs_grad) {
   Var out = leaf(Tensor(nullptr, type, std::span(shape.begin(), shape.size())), needs_grad);
   Slot& slot = out.slot();
-  slot.value_block = workspace_.pool.allocate(static_cast<std::size_t>(slot.value.bytes()));
-  slot.value.data = slot.value_block;
+  allocate_value(slot);
   return out;
 }
 
@@ -64,7 +63,17 @@ Var Tape::keep(Var x) {
 }
 
 void Tape::consume(Var x) {
-  if (x && !x.slot().kept && x.slot().parts == nullptr) release_value(x.slot());
+  if (!x || x.slot().parts != nullptr) return;
+  if (!x.slot().kept || x.slot().refill != nullptr) release_value(x.slot());
+}
+
+const Tensor& Tape::value(Var x) {
+  Slot& slot = x.slot();
+  if (slot.value.data == nullptr && slot.refill != nullptr) {
+    allocate_value(slot);
+    slot.refill(*this, slot.refill_closure);
+  }
+  return x.value();
 }
 
 Dropout Tape::dropout(std::uint64_t site, double rate, std::int64_t rows_per_sequence) const {
@@ -90,6 +99,11 @@ void Tape::push_node(const char* name, void (*run)(Tape&, const void*), const vo
   }
   for (const Var y : outputs) node.outputs[node.output_count++] = &y.slot();
   workspace_.nodes.push_back(node);
+}
+
+void Tape::allocate_value(Slot& slot) {
+  slot.value_block = workspace_.pool.allocate(static_cast<std::size_t>(slot.value.bytes()));
+  slot.value.data = slot.value_block;
 }
 
 void Tape::allocate_grad(Slot& slot) {

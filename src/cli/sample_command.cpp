@@ -66,9 +66,11 @@ Source prompt_source(const SampleOptions& options) {
   return {options.prompt_file, ErrorKind::file};
 }
 
-void say_how_it_ended(const GenerateResult& result, const Transformer& model) {
+/// What is worth knowing of a sample and does not show in its text; of the prompt once, it is the same for
+/// all.
+void say_how_it_went(const GenerateResult& result, const Transformer& model, bool first) {
   const long long T = model.config().context_length;
-  if (result.dropped_tokens > 0) {
+  if (first && result.dropped_tokens > 0) {
     std::fprintf(
         stderr,
         "the prompt is longer than the context of %lld tokens: the model did not read its first %lld\n", T,
@@ -76,6 +78,11 @@ void say_how_it_ended(const GenerateResult& result, const Transformer& model) {
   }
   if (result.end == GenerateResult::End::context_full)
     std::fprintf(stderr, "the context of %lld tokens is full (--on-full stop)\n", T);
+}
+
+/// CLI11 reads -1 as 2^64 - 1.
+std::string refuse_negative(const std::string& text) {
+  return text.starts_with('-') ? text + " is out of range; expected an integer of 0 or more" : "";
 }
 
 int sample(SampleOptions options) {
@@ -104,7 +111,7 @@ int sample(SampleOptions options) {
         *loaded.model, loaded.tokenizer, ids, options.generate,
         [&output](std::string_view text) { output.write(text); }, [] { return stop_signal() != 0; });
     output.end_line();
-    say_how_it_ended(result, *loaded.model);
+    say_how_it_went(result, *loaded.model, i == 0);
     if (stop_signal() != 0) return 128 + stop_signal();
   }
   return 0;
@@ -134,7 +141,9 @@ void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--stop", options.stop, "End the sample before this string; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false);
-  command.add_option("--seed", sampler.seed, "The same seed draws the same text")->capture_default_str();
+  command.add_option("--seed", sampler.seed, "The same seed draws the same text")
+      ->check(refuse_negative, "")
+      ->capture_default_str();
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
   if (!extras.empty() && (missing || dynamic_cast<const CLI::ExtrasError*>(&error))) {
     const std::string word = extras.front().substr(0, extras.front().find('='));
     if (word.starts_with("-") && word.size() > 1) {
-      const std::string hint = did_you_mean(word, option_names(*command));
+      const std::string hint = word.starts_with("--") ? did_you_mean(word, option_names(*command)) : "";
       return Error(ErrorKind::config, name + ": unknown option " + printable(word),
                    hint.empty() ? help : hint);
     }

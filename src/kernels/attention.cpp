@@ -57,6 +57,7 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   return head;
 }
 
+std::int64_t workers(std::int64_t B, std::int64_t H) { return std::min<std::int64_t>(thread_count(), B * H); }
 std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
 
 }  // namespace
@@ -81,10 +82,9 @@ void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
   });
 }
 
-std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int64_t S, std::int64_t H,
+std::size_t attention_backward_scratch(std::int64_t B, std::int64_t /*T*/, std::int64_t S, std::int64_t H,
                                        std::int64_t D) {
-  const std::int64_t workers = T == 0 ? 0 : std::min<std::int64_t>(thread_count(), B * H);
-  return static_cast<std::size_t>(workers * kernels::attention_head_scratch(S, padded(D)));
+  return static_cast<std::size_t>(workers(B, H) * kernels::attention_head_scratch(S, padded(D)));
 }
 
 void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, const float* lse, Tensor q,
@@ -103,6 +103,7 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
   };
   const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(T * S * D * 5, 1);
   parallel_for(B * H, grain, [&](std::int64_t begin, std::int64_t end) {
+    QUERN_CHECK(omp_get_thread_num() < workers(B, H), omp_get_thread_num());
     float* mine = scratch.data() + omp_get_thread_num() * each;
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t b = i / H, h = i % H;

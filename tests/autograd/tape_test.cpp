@@ -151,3 +151,19 @@ TEST_CASE("backward returns activations as it passes them: gradients reuse their
   // Of size (64,64): two gradients of activations at a time, the weight's, and none more.
   CHECK(workspace.pool.bytes_held() <= forward + 4 * 64 * 64 * sizeof(float));
 }
+
+TEST_CASE("a consumed value that can be made again comes back in backward, and only then takes memory") {
+  Workspace workspace;
+  std::vector<float> x = {1, 2}, one = {1, 1};
+  Tape tape(workspace, Mode::train);
+  const Var leaf = tape.leaf(Tensor(x.data(), {1, 2}), true);
+  const Var y = scaled(tape, leaf, 3);
+  tape.refillable(y, [leaf, y](Tape&) { add_scaled({y.value(), 0}, leaf.value(), 3); });
+  const std::size_t before = workspace.pool.bytes_in_use();
+  tape.keep(y);
+  tape.consume(y);
+  CHECK(workspace.pool.bytes_in_use() < before);
+  CHECK_THROWS_AS(y.value(), Bug);
+  CHECK(numbers(tape.value(y)) == std::vector<float>{3, 6});
+  CHECK(workspace.pool.bytes_in_use() == before);
+}

@@ -79,14 +79,26 @@ class Tape {
   }
   /// Marks x's value as captured by a closure, so that consume() leaves it.
   Var keep(Var x);
-  /// The caller was the last reader of x: its buffer goes back unless a closure captured it.
+  /// The caller was the last reader of x in forward: its buffer goes back unless a closure captured it. A value that
+  /// can be made again (see refillable) goes back in any case.
   void consume(Var x);
+  /// Says how x's value is made again after it was consumed: closure(tape) writes x.value(). For what costs little to
+  /// compute and much to keep.
+  template <class Closure>
+  void refillable(Var x, const Closure& closure) {
+    static_assert(std::is_trivially_copyable_v<Closure> && std::is_trivially_destructible_v<Closure>);
+    if (!recording()) return;
+    x.slot().refill = [](Tape& tape, const void* c) { (*static_cast<const Closure*>(c))(tape); };
+    x.slot().refill_closure = workspace_.arena.make<Closure>(closure);
+  }
   /// Numbers for statistics that a closure captures; they live as long as the tape.
   float* statistics(std::int64_t n) { return workspace_.arena.array<float>(static_cast<std::size_t>(n)); }
   /// The dropout of a (sequences · rows_per_sequence, columns) tensor at a module's path; off in Mode::infer.
   Dropout dropout(std::uint64_t site, double rate, std::int64_t rows_per_sequence) const;
 
   // --- inside a closure
+  /// x's value, made again if it was consumed.
+  const Tensor& value(Var x);
   /// The gradient that reached x, complete; empty when none did.
   Tensor grad(Var x);
   /// Where x's gradient goes; empty when nobody wants it. The next writer will add.
@@ -106,6 +118,7 @@ class Tape {
   bool begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
   void push_node(const char* name, void (*run)(Tape&, const void*), const void* closure,
                  std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
+  void allocate_value(Slot& slot);
   void allocate_grad(Slot& slot);
   void release_value(Slot& slot);
   void release_grad(Slot& slot);

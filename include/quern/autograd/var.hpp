@@ -4,6 +4,8 @@
 
 namespace quern {
 
+class Tape;
+
 /// What a variable stands on: its value, its gradient, and how far the gradient is. A slot may be a part (a range of
 /// columns) of another slot's buffer: q, k and v over the packed projection.
 struct Slot {
@@ -20,6 +22,8 @@ struct Slot {
   bool needs_grad = false;
   bool written = false;       // grad holds a number; an unwritten gradient is an exact zero
   bool kept = false;          // a closure captured the value
+  void (*refill)(Tape&, const void* closure) = nullptr;  // makes a value again that was consumed
+  const void* refill_closure = nullptr;
 };
 
 /// A variable of the computation: a trivially copyable handle. A default Var stands for "none" (no bias, no branch).

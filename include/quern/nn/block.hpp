@@ -32,8 +32,12 @@ struct Block {
   Flow operator()(Tape& tape, Flow x, LayerCache* cache) const {
     if (placement == NormPlacement::pre) {
       const auto [a, a_normed] = attention_norm(tape, x.stream, x.branch);
-      const auto [f, f_normed] = feed_forward_norm(tape, a, attention(tape, a_normed, cache));
-      return {f, feed_forward(tape, f_normed)};
+      const Var attended = attention(tape, a_normed, cache);
+      tape.consume(a_normed);
+      const auto [f, f_normed] = feed_forward_norm(tape, a, attended);
+      const Var fed = feed_forward(tape, f_normed);
+      tape.consume(f_normed);
+      return {f, fed};
     }
     const Var a = attention_norm(tape, x.stream, attention(tape, x.stream, cache)).normed;
     return {feed_forward_norm(tape, a, feed_forward(tape, a)).normed, Var()};

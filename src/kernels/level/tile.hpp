@@ -27,25 +27,25 @@ QUERN_INLINE void block_product(float* c, int64_t ldc, Strided a, const float* b
   vf total[R][V] = {};
   for (int64_t k = 0; k < depth; ++k) {
     vf row[V];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < V; ++j) row[j] = load(b + k * ldb + j * lanes);
 #pragma GCC unroll 12
     for (int i = 0; i < R; ++i) {
-      const float x = a.data[i * a.row + k * a.col];  // broadcast by the multiplication
-#pragma GCC unroll 2
+      const float x = a.data[i * a.row + k * a.col];  // the product broadcasts it
+#pragma GCC unroll 4
       for (int j = 0; j < V; ++j) total[i][j] += x * row[j];
     }
   }
 #pragma GCC unroll 12
   for (int i = 0; i < R; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < V; ++j) {
       float* to = c + i * ldc + j * lanes;
       store(to, keep ? total[i][j] + load(keep + j * lanes) * load(to) : total[i][j]);
     }
 }
 
-/// block_product for any number of rows below or at block_rows.
+/// block_product for any number of rows up to block_rows.
 template <int R, int V>
 QUERN_INLINE void some_rows(int64_t rows, float* c, int64_t ldc, Strided a, const float* b, int64_t ldb,
                             int64_t depth, const float* keep) {
@@ -102,8 +102,8 @@ QUERN_INLINE void transpose(vf* r) {
 }
 
 /// to(t, d) = scale * rows(t, d).
-static void copy_rows(float* to, int64_t to_stride, const float* rows, int64_t stride, int64_t count,
-                      int64_t width, float scale) {
+static inline void copy_rows(float* to, int64_t to_stride, const float* rows, int64_t stride, int64_t count,
+                             int64_t width, float scale) {
   for (int64_t t = 0; t < count; ++t, to += to_stride, rows += stride) {
     int64_t d = 0;
     for (; d + lanes <= width; d += lanes) store(to + d, load(rows + d) * scale);
@@ -119,8 +119,8 @@ QUERN_INLINE void prefetch_rows(const float* rows, int64_t stride, int64_t count
 
 /// to(d, t) = scale * rows(t, d): `count` <= panel rows of `width` numbers become columns of a (width, panel)
 /// block; missing rows become 0.
-static void pack_columns(float* to, const float* rows, int64_t stride, int64_t count, int64_t width,
-                         float scale) {
+static inline void pack_columns(float* to, const float* rows, int64_t stride, int64_t count, int64_t width,
+                                float scale) {
   for (int64_t first = 0; first < panel; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
       const int64_t n = width - d < lanes ? width - d : lanes;
@@ -138,8 +138,8 @@ static void pack_columns(float* to, const float* rows, int64_t stride, int64_t c
 }
 
 /// rows(t, d) = scale(t) * from(d, t) + beta * rows(t, d): the way back. beta = 0 does not read.
-static void unpack_columns(float* rows, int64_t stride, int64_t count, int64_t width, const float* from,
-                           const float* scale, float beta) {
+static inline void unpack_columns(float* rows, int64_t stride, int64_t count, int64_t width,
+                                  const float* from, const float* scale, float beta) {
   for (int64_t first = 0; first < count; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
       const int64_t n = width - d < lanes ? width - d : lanes;
