@@ -47,6 +47,8 @@ struct Range {
   int place(double value, int count) const {
     return static_cast<int>(std::lround((value - low) / (high - low) * (count - 1)));
   }
+  /// The character, of `count` with `dots` dots each, in which it lies.
+  int cell(double value, int count, int dots) const { return place(value, count * dots) / dots; }
   /// Gives a constant some room on both sides, so that it has a scale.
   void widen() {
     const double size = std::max(std::abs(low), std::abs(high));
@@ -248,7 +250,7 @@ std::string x_axis(const Figure& figure, const Range& x, int margin, int columns
   std::string labels(static_cast<std::size_t>(options.width), ' ');
   int free = 0;
   for (const double value : ticks.values) {
-    const int column = std::clamp(x.place(value, columns), 0, columns - 1);
+    const int column = std::clamp(x.cell(value, columns, options.utf8 ? 2 : 1), 0, columns - 1);
     tick_at[static_cast<std::size_t>(column)] = true;
     const std::string label = tick_label(value, ticks);
     const int size = static_cast<int>(label.size());
@@ -287,8 +289,8 @@ std::string draw(const Figure& figure, const PlotOptions& options) {
   std::vector<std::string> labels(static_cast<std::size_t>(options.height));
   std::size_t widest = 0;
   for (const double value : ticks.values) {
-    const int row =
-        options.height - 1 - std::clamp(frame.y.place(value, options.height), 0, options.height - 1);
+    const int above = frame.y.cell(value, options.height, options.utf8 ? 4 : 1);
+    const int row = std::clamp(options.height - 1 - above, 0, options.height - 1);
     std::string& label = labels[static_cast<std::size_t>(row)];
     label = tick_label(value, ticks);
     widest = std::max(widest, label.size());

@@ -103,7 +103,7 @@ void row_scores(float* score, const float* q, const float* k, int64_t stride, in
   const int64_t whole = width / lanes * lanes;
   for (int64_t s = 0; s < keys; s += lanes) {
     const float* row[lanes];
-    for (int i = 0; i < lanes; ++i) row[i] = k + smaller(s + i, keys - 1) * stride;  // no hidden key is read
+    for (int i = 0; i < lanes; ++i) row[i] = k + smaller(s + i, keys - 1) * stride;  // never behind the last
     vf dot[lanes] = {};
     for (int64_t d = 0; d < whole; d += lanes) {
       const vf x = load(q + d);

@@ -32,7 +32,8 @@ QUERN_INLINE vf load(const float* p) {
   return v;
 }
 QUERN_INLINE void store(float* p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
-QUERN_INLINE vf broadcast(float x) { return vf{} + x; }
+/// x in every lane. x - 0 is x for every x, a negative zero too, so that the subtraction folds away; x + 0 is not.
+QUERN_INLINE vf broadcast(float x) { return x - vf{}; }
 
 /// The first n < lanes elements; the rest is `fill`.
 QUERN_INLINE vf load_part(const float* p, int64_t n, float fill = 0) {
