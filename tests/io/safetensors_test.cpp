@@ -246,9 +246,13 @@ TEST_CASE("safetensors: hostile files are refused, and the message says why") {
       {with("\"I32\"", "[2,[2]]", "[0,16]"), "a list where a size"},
       {with("\"I32\"", "[4,1,1,1,1,1,1,1,1]", "[0,16]"), "more than 8 dimensions"},
       {with("\"I32\"", "[2," + max + "]", "[0,16]"), "overflows"},
-      {with("\"I32\"", "[4294967296,4294967296]", "[0,16]"), "but has 16 bytes"},  // the product wraps to 0
-      {with("\"I32\"", "[4611686018427387905]", "[0,16]"), "but has 16 bytes"},    // the bits wrap
-      {with("\"F4\"", "[31]", "[0,16]"), "but has 16 bytes"},                      // no whole number of bytes
+      // The product wraps to 0, its bits wrap to 0, and 31 times 4 bits are not 15 bytes.
+      {file_of(R"({"t":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})"),
+       "but has 0 bytes"},
+      {file_of(R"({"t":{"dtype":"I32","shape":[576460752303423488],"data_offsets":[0,0]}})"),
+       "but has 0 bytes"},
+      {file_of(R"({"t":{"dtype":"F4","shape":[31],"data_offsets":[0,15]}})", data.substr(1)),
+       "but has 15 bytes"},
       {with("\"I32\"", "[2,3]", "[0,16]"), "I32 [2, 3] but has 16 bytes"},
       {with("\"I32\"", "[2,2]", "[0,16,16]"), "has not two values"},
       {with("\"I32\"", "[2,2]", "[16]"), "has not two values"},
