@@ -172,6 +172,25 @@ TEST_CASE("run directory: a second trainer is refused and the first one named") 
   CHECK_NOTHROW(RunDirectory::resume(files, place / "run"));
 }
 
+TEST_CASE("run directory: a lock whose file was removed meanwhile guards nothing and is taken again") {
+  class LosingFiles final : public Files {
+   protected:
+    int system_open(int directory, const char* path, int flags, mode_t mode) override {
+      const int descriptor = Files::system_open(directory, path, flags, mode);
+      if (fs::path(path).filename() == "lock" && !lost_) lost_ = ::unlink(path) == 0;
+      return descriptor;
+    }
+
+   private:
+    bool lost_ = false;
+  };
+  const TemporaryDirectory place;
+  LosingFiles files;
+  const RunDirectory run = RunDirectory::create(files, request_for(place / "run"));
+  CHECK(fs::exists(place / "run/lock"));
+  CHECK(error_of([&] { RunDirectory::create(files, request_for(place / "run")); }).kind == ErrorKind::run);
+}
+
 TEST_CASE("run directory: of two that start at once exactly one goes on") {
   for (int round = 0; round < 20; ++round) {
     const TemporaryDirectory place;

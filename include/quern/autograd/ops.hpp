@@ -7,6 +7,7 @@
 #include "quern/autograd/tape.hpp"
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/attention.hpp"
+#include "quern/kernels/embedding.hpp"
 
 namespace quern {
 

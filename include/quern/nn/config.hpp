@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "quern/autograd/ops.hpp"
 #include "quern/base/fields.hpp"
-#include "quern/kernels/activation.hpp"
 
 namespace quern {
 

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "quern/autograd/ops.hpp"
-#include "quern/kernels/embedding.hpp"
 #include "quern/nn/config.hpp"
 #include "quern/nn/init.hpp"
 #include "quern/nn/scope.hpp"
