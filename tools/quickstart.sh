@@ -11,10 +11,8 @@ case " $* " in
 esac
 build/quern train --run-dir "$run" "$@"
 echo
-echo "What it writes now:"
+echo "What the model writes now:"
 echo
 build/quern sample --run "$run" --max-new-tokens 600 --temperature 0.8
-echo
-build/quern curves "$run"
 echo
 echo "The run lies in $run; more text: build/quern sample --run $run"

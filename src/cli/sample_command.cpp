@@ -8,8 +8,10 @@
 #include "command.hpp"
 #include "quern/base/check.hpp"
 #include "quern/base/files.hpp"
+#include "quern/base/parallel.hpp"
 #include "quern/infer/generate.hpp"
 #include "quern/train/load.hpp"
+#include "quern/train/session.hpp"
 #include "quern/train/signals.hpp"
 #include "quern/watch/terminal.hpp"
 
@@ -93,6 +95,7 @@ int sample(SampleOptions options) {
   options.generate.on_full = options.on_full == "stop" ? OnFull::stop : OnFull::slide;
   quern::check(options.generate);
 
+  set_thread_count(default_threads());
   Files files;
   const std::string prompt = read_prompt(files, options);
   const std::filesystem::path run = run_directory(options);
