@@ -67,7 +67,7 @@ void Trainer::loop() {
     if (!stopping && (last || evaluation_due())) evaluate_now();
     if (!stopping && every(config_.watch.sample_interval, progress_.step)) sample_now();
     if (last || stopping) return;
-    step();
+    if (stop_signal() == 0) step();  // else it came during the evaluation: save first
   }
 }
 
@@ -90,7 +90,7 @@ void Trainer::step() {
 }
 
 bool Trainer::save_due() const {
-  if (save_requested_ || take_save_request()) return true;
+  if (take_save_request()) return true;
   if (config_.run.checkpoint_interval > 0) return every(config_.run.checkpoint_interval, progress_.step);
   // At most 1 % of the time: a save once a hundred times what it costs.
   return progress_.step > 0 && seconds() - saved_at_ >= 100 * save_seconds_;

@@ -77,7 +77,6 @@ class Trainer {
   std::int64_t saved_ = -1;          // step of the last save
   double saved_at_ = 0;              // seconds()
   double save_seconds_;              // what a save costs, as far as known
-  bool save_requested_ = false;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
