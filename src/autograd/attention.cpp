@@ -14,8 +14,10 @@ Sink by_head(Sink sink, std::int64_t heads) {
 
 }  // namespace
 
-Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask, DropoutSite dropout) {
-  QUERN_CHECK(q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) == k.dim(2), q.shape().rank);
+Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask,
+              DropoutSite dropout) {
+  QUERN_CHECK(q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) == k.dim(2),
+              q.shape().rank);
   const std::int64_t B = q.dim(0), T = q.dim(1), C = q.dim(2);
   const float scale = 1 / std::sqrt(static_cast<float>(C) / static_cast<float>(heads));
   const AttentionOptions options{scale, mask, tape.dropout(dropout.site, dropout.rate, 1)};
@@ -24,13 +26,14 @@ Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const Attenti
   const auto split = [heads](Var x) { return x.value().split_last(heads); };
   attention_forward(split(out), lse, split(q), split(k), split(v), options);
   tape.record("attention", {q, k, v}, {out},
-              [q = tape.keep(q), k = tape.keep(k), v = tape.keep(v), out = tape.keep(out), lse, heads, options,
-               split](Tape& t) {
+              [q = tape.keep(q), k = tape.keep(k), v = tape.keep(v), out = tape.keep(out), lse, heads,
+               options, split](Tape& t) {
                 const Sink dq = by_head(t.sink(q), heads), dk = by_head(t.sink(k), heads),
                            dv = by_head(t.sink(v), heads);
-                const Scratch scratch(t, attention_backward_scratch(q.dim(0), q.dim(1), k.dim(1), heads, q.dim(2) / heads));
-                attention_backward(dq, dk, dv, t.grad(out).split_last(heads), split(out), lse, split(q), split(k),
-                                   split(v), options, scratch.span());
+                const Scratch scratch(
+                    t, attention_backward_scratch(q.dim(0), q.dim(1), k.dim(1), heads, q.dim(2) / heads));
+                attention_backward(dq, dk, dv, t.grad(out).split_last(heads), split(out), lse, split(q),
+                                   split(k), split(v), options, scratch.span());
               });
   return out;
 }

@@ -68,7 +68,8 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
                 gemm(dpre.mat(), dy.mat(), w2.value().mat());
                 activation_backward(dpre, h, dpre, pre.value(), activation);
                 bias_gradient(t, b2, dy);
-                if (const Sink dw2 = t.sink(w2)) gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});
+                if (const Sink dw2 = t.sink(w2))
+                  gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});
                 bias_gradient(t, b1, dpre);
                 product_gradients(t, x, w1, dpre);
               });

@@ -19,7 +19,8 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
                         float label_smoothing) {
   const Mat rows = x.value().mat();  // (R,C)
   const std::int64_t R = rows.rows, V = w.dim(0);
-  QUERN_CHECK(w.shape().rank == 2 && w.dim(1) == rows.cols && normaliser > 0, w.dim(1), rows.cols, normaliser);
+  QUERN_CHECK(w.shape().rank == 2 && w.dim(1) == rows.cols && normaliser > 0, w.dim(1), rows.cols,
+              normaliser);
   const std::int64_t chunk = std::min(R, chunk_rows(V));
   const Scratch logits_block(tape, static_cast<std::size_t>(chunk * V));
   const Scratch row_scratch(tape, cross_entropy_rows_scratch(chunk));
@@ -31,7 +32,8 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
     const Tensor logits(logits_block.data(), {n, V});
     const Mat x_rows = rows.row_range(begin, n);
     gemm(logits.mat(), x_rows, w.value().mat().t());
-    const RowLoss loss = cross_entropy_rows(logits, targets + begin, label_smoothing, scale, row_scratch.span());
+    const RowLoss loss =
+        cross_entropy_rows(logits, targets + begin, label_smoothing, scale, row_scratch.span());
     total.nll += loss.nll;
     total.smoothed += loss.smoothed;
     total.targets += loss.targets;

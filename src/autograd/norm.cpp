@@ -4,16 +4,18 @@
 
 namespace quern {
 
-ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps, DropoutSite dropout) {
+ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps,
+                           DropoutSite dropout) {
   const Tensor& s = stream.value();
-  QUERN_CHECK(s.rank == 3 && (!branch || same_shape(s, branch.shape())) && gain.shape().size() == s.last(), s.rank);
+  QUERN_CHECK(s.rank == 3 && (!branch || same_shape(s, branch.shape())) && gain.shape().size() == s.last(),
+              s.rank);
   const std::int64_t R = s.rows();
   const Dropout mask = tape.dropout(dropout.site, dropout.rate, s.dim[1]);
   const Var x = branch ? tape.make({s.dim[0], s.dim[1], s.dim[2]}) : stream;  // (B,T,C)
   const Var h = tape.make({s.dim[0], s.dim[1], s.dim[2]});                    // (B,T,C)
   float *mean = tape.statistics(R), *rstd = tape.statistics(R);               // (R)
-  residual_norm_forward(x.value(), h.value(), mean, rstd, s, branch.value_or_empty(), gain.floats(), bias.floats(), eps,
-                        mask);
+  residual_norm_forward(x.value(), h.value(), mean, rstd, s, branch.value_or_empty(), gain.floats(),
+                        bias.floats(), eps, mask);
   // In backward the normalised rows come back from the stream: one pass instead of (B,T,C) kept.
   tape.refillable(h, [x, h, gain, bias, mean, rstd, eps](Tape&) {
     residual_norm_forward({}, h.value(), mean, rstd, x.value(), {}, gain.floats(), bias.floats(), eps, {});
@@ -23,8 +25,8 @@ ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bia
     tape.record("norm", {stream, gain, bias}, {h},
                 [x = tape.keep(x), h, gain, bias, mean, rstd, mask, scratch_size](Tape& t) {
                   const Scratch scratch(t, scratch_size);
-                  residual_norm_backward(t.sink(x), {}, t.sink(gain), t.sink(bias), {}, t.grad(h), x.value(), mean,
-                                         rstd, gain.floats(), mask, scratch.span());
+                  residual_norm_backward(t.sink(x), {}, t.sink(gain), t.sink(bias), {}, t.grad(h), x.value(),
+                                         mean, rstd, gain.floats(), mask, scratch.span());
                 });
     return {x, h};
   }
@@ -33,8 +35,8 @@ ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bia
                 const Scratch scratch(t, scratch_size);
                 const Tensor dx = t.grad(x), dh = t.grad(h);
                 const Sink dstream = t.hand_over(x, stream), dbranch = t.sink(branch);
-                residual_norm_backward(dstream, dbranch, t.sink(gain), t.sink(bias), dx, dh, x.value(), mean, rstd,
-                                       gain.floats(), mask, scratch.span());
+                residual_norm_backward(dstream, dbranch, t.sink(gain), t.sink(bias), dx, dh, x.value(), mean,
+                                       rstd, gain.floats(), mask, scratch.span());
               });
   tape.consume(branch);
   return {x, h};

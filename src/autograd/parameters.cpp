@@ -26,7 +26,9 @@ std::int64_t Parameter::size() const {
 void ParamStore::Free::operator()(float* p) const { std::free(p); }
 
 Parameter& ParamStore::add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init) {
-  QUERN_CHECK(std::none_of(parameters_.begin(), parameters_.end(), [&name](const Parameter& p) { return p.name == name; }), name);
+  QUERN_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
+                           [&name](const Parameter& p) { return p.name == name; }),
+              name);
   QUERN_CHECK(!values_, name);  // the slabs are laid out already
   parameters_.push_back({std::move(name), std::move(shape), decays, init});
   return parameters_.back();

@@ -83,15 +83,18 @@ Dropout Tape::dropout(std::uint64_t site, double rate, std::int64_t rows_per_seq
 }
 
 bool Tape::begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs) {
-  const bool needed = recording() && std::any_of(inputs.begin(), inputs.end(), [](Var x) { return x.needs_grad(); });
+  const bool needed =
+      recording() && std::any_of(inputs.begin(), inputs.end(), [](Var x) { return x.needs_grad(); });
   for (const Var y : outputs) y.slot().needs_grad = needed;
   return needed;
 }
 
 void Tape::push_node(const char* name, void (*run)(Tape&, const void*), const void* closure,
                      std::initializer_list<Var> inputs, std::initializer_list<Var> outputs) {
-  Node node{name, run, closure, workspace_.arena.array<Slot*>(inputs.size()), 0,
-            workspace_.arena.array<Slot*>(outputs.size()), 0};
+  Node node{name,    run,
+            closure, workspace_.arena.array<Slot*>(inputs.size()),
+            0,       workspace_.arena.array<Slot*>(outputs.size()),
+            0};
   for (const Var x : inputs) {
     if (!x) continue;
     x.slot().consumers++;
@@ -134,7 +137,8 @@ Sink Tape::hand_over(Var y, Var input) {
   if (!input.needs_grad()) return {};
   Slot &from = y.slot(), &to = input.slot();
   const bool fits = from.written && from.grad_block != nullptr && !to.grad && to.owner == nullptr &&
-                    to.parts == nullptr && same_shape(from.value, to.value) && from.grad.type == to.value.type;
+                    to.parts == nullptr && same_shape(from.value, to.value) &&
+                    from.grad.type == to.value.type;
   if (!fits) return sink(input);
   to.grad = from.grad;
   to.grad_block = std::exchange(from.grad_block, nullptr);

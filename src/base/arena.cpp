@@ -21,8 +21,8 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-/// Memory from the system; a large block lies on huge pages where the system grants them, which spares most page
-/// faults and TLB misses of a step.
+/// Memory from the system; a large block lies on huge pages where the system grants them, which spares most
+/// page faults and TLB misses of a step.
 void* from_system(std::size_t bytes) {
   const bool large = bytes >= huge_page;
   void* p = std::aligned_alloc(large ? huge_page : alignment, round_up(bytes, large ? huge_page : alignment));
@@ -52,7 +52,8 @@ void Arena::Free::operator()(char* p) const { std::free(p); }
 
 void* Arena::allocate(std::size_t bytes) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), alignment);
-  while (mark_.chunk < chunks_.size() && mark_.used + bytes > chunks_[mark_.chunk].size) mark_ = {mark_.chunk + 1, 0};
+  while (mark_.chunk < chunks_.size() && mark_.used + bytes > chunks_[mark_.chunk].size)
+    mark_ = {mark_.chunk + 1, 0};
   if (mark_.chunk == chunks_.size()) {
     const std::size_t size = std::max(bytes, std::size_t{1} << 20);
     chunks_.push_back({std::unique_ptr<char, Free>(static_cast<char*>(from_system(size))), size});

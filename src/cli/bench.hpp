@@ -24,12 +24,12 @@ std::vector<std::string> work_names();
 /// Whether there is such a work.
 bool is_work(const std::string& name);
 
-/// Runs a work in this process. Its peak memory is the process's, so a process runs one work. `steps` 0 means the
-/// work's own number.
+/// Runs a work in this process. Its peak memory is the process's, so a process runs one work. `steps` 0 means
+/// the work's own number.
 WorkResult run_work(const std::string& name, std::int64_t steps);
 
-/// The table of `quern bench --kernels`: every kernel at sizes of the works, in GB/s or GFLOP/s and as a share of what
-/// this machine was measured to reach.
+/// The table of `quern bench --kernels`: every kernel at sizes of the works, in GB/s or GFLOP/s and as a
+/// share of what this machine was measured to reach.
 std::string kernel_table();
 
 }  // namespace quern::cli

@@ -42,21 +42,25 @@ nlohmann::ordered_json json_of(const WorkResult& r) {
 std::string row_of(const WorkResult& r) {
   char text[160];
   std::snprintf(text, sizeof text, "%-7s %-5s %7d %10.2f %10.2f %12.0f %12.2f %9.0f %8.4f\n", r.work.c_str(),
-                r.precision.c_str(), r.threads, r.ms_min, r.ms_median, r.tokens_per_second, r.seconds_to_first_step,
-                r.peak_rss_mb, r.loss);
+                r.precision.c_str(), r.threads, r.ms_min, r.ms_median, r.tokens_per_second,
+                r.seconds_to_first_step, r.peak_rss_mb, r.loss);
   return text;
 }
 
 /// This program once more, for one work, so that its peak memory is its own. Its output goes where ours goes.
 int run_elsewhere(const BenchOptions& options, const std::string& work) {
-  std::vector<std::string> words = {"quern", "bench", work, "--here", "--precision", options.precision, "--steps",
-                                    std::to_string(options.steps), "--threads", std::to_string(options.threads)};
+  std::vector<std::string> words = {"quern",       "bench",
+                                    work,          "--here",
+                                    "--precision", options.precision,
+                                    "--steps",     std::to_string(options.steps),
+                                    "--threads",   std::to_string(options.threads)};
   if (options.json) words.emplace_back("--json");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t child = 0;
-  if (const int error = posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ); error != 0)
+  if (const int error = posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ);
+      error != 0)
     throw Error(ErrorKind::io, "cannot start a process for the work " + work + ": " + std::strerror(error));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -96,11 +100,14 @@ int run(const BenchOptions& options) {
 
 void add_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = add_command(app, "bench", "Measure training steps of named works, decoding, or every kernel",
-                                  {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels"},
-                                  [options] { return run(*options); });
+  CLI::App* command =
+      add_command(app, "bench", "Measure training steps of named works, decoding, or every kernel",
+                  {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels"},
+                  [options] { return run(*options); });
   command->add_option("work", options->works, "A B B0 C64 C1024 L2k L4k L8k L16k decode");
-  command->add_option("--precision", options->precision, "f32")->check(CLI::IsMember({"f32"}))->capture_default_str();
+  command->add_option("--precision", options->precision, "f32")
+      ->check(CLI::IsMember({"f32"}))
+      ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps of each work; 0 means the work's own number")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
   command->add_option("--threads", options->threads, "Threads; 0 means all cores this process may use")

@@ -80,27 +80,29 @@ struct Bench {
   void memory(const char* name, double tensors, std::int64_t width, const std::function<void()>& f) {
     row(name, seconds(f), tensors * 4 * static_cast<double>(R * width), false);
   }
-  void flops(const char* name, double amount, const std::function<void()>& f) { row(name, seconds(f), amount, true); }
+  void flops(const char* name, double amount, const std::function<void()>& f) {
+    row(name, seconds(f), amount, true);
+  }
 };
 
 void norm_rows(Bench& b) {
   constexpr auto R = Bench::R, C = Bench::C;
-  const Tensor stream = b.tensor({R, C}), branch = b.tensor({R, C}), x = b.tensor({R, C}), h = b.tensor({R, C});
-  const Tensor dstream = b.tensor({R, C}), dbranch = b.tensor({R, C}), dgain = b.tensor({C}), dbias = b.tensor({C});
+  const Tensor stream = b.tensor({R, C}), branch = b.tensor({R, C}), x = b.tensor({R, C}),
+               h = b.tensor({R, C});
+  const Tensor dstream = b.tensor({R, C}), dbranch = b.tensor({R, C}), dgain = b.tensor({C}),
+               dbias = b.tensor({C});
   float *mean = b.buffer(R), *rstd = b.buffer(R), *gain = b.buffer(C), *bias = b.buffer(C);
   const auto n = residual_norm_backward_scratch(R, C);
   const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
-  b.memory("residual_norm_forward", 4, C, [&] {
-    residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, {});
-  });
+  b.memory("residual_norm_forward", 4, C,
+           [&] { residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, {}); });
   b.memory("residual_norm_backward", 5, C, [&] {
-    residual_norm_backward({dstream, 0}, {dbranch, 0}, {dgain, 0}, {dbias, 0}, stream, h, x, mean, rstd, gain, {},
-                           scratch);
+    residual_norm_backward({dstream, 0}, {dbranch, 0}, {dgain, 0}, {dbias, 0}, stream, h, x, mean, rstd, gain,
+                           {}, scratch);
   });
   const Dropout dropout(RandomStream(1, 2, 3), 0.2, 0);
-  b.memory("residual_norm_forward, dropout", 4, C, [&] {
-    residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, dropout);
-  });
+  b.memory("residual_norm_forward, dropout", 4, C,
+           [&] { residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, dropout); });
   const auto m = column_sum_scratch(R, C);
   const std::span<float> sums(b.buffer(static_cast<std::int64_t>(m)), m);
   b.memory("column_sum (bias gradient)", 1, C, [&] { column_sum({dbias, 0}, x, sums); });
@@ -109,10 +111,13 @@ void norm_rows(Bench& b) {
 void activation_rows(Bench& b) {
   const Tensor pre = b.tensor({Bench::R, Bench::F}), y = b.tensor({Bench::R, Bench::F}),
                dy = b.tensor({Bench::R, Bench::F});
-  for (const auto& [name, kind] : {std::pair("gelu", Activation::gelu), std::pair("gelu_erf", Activation::gelu_erf),
-                                   std::pair("relu", Activation::relu)}) {
-    b.memory((std::string(name) + "_forward").c_str(), 2, Bench::F, [&] { activation_forward(y, pre, kind); });
-    b.memory((std::string(name) + "_backward").c_str(), 4, Bench::F, [&] { activation_backward(dy, y, dy, pre, kind); });
+  for (const auto& [name, kind] :
+       {std::pair("gelu", Activation::gelu), std::pair("gelu_erf", Activation::gelu_erf),
+        std::pair("relu", Activation::relu)}) {
+    b.memory((std::string(name) + "_forward").c_str(), 2, Bench::F,
+             [&] { activation_forward(y, pre, kind); });
+    b.memory((std::string(name) + "_backward").c_str(), 4, Bench::F,
+             [&] { activation_backward(dy, y, dy, pre, kind); });
   }
 }
 
@@ -130,8 +135,8 @@ void attention_rows(Bench& b) {
     attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
   });
   b.flops("attention_backward, causal", 2.5 * causal, [&] {
-    attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H), out.split_last(H),
-                       lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
+    attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H),
+                       out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
   });
 }
 
@@ -154,7 +159,8 @@ void table_rows(Bench& b) {
   const auto n = cross_entropy_rows_scratch(R);
   const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
   b.memory("cross_entropy_rows", 2, V, [&] { cross_entropy_rows(logits, ids.data(), 0.1F, 1e-3F, scratch); });
-  b.memory("embedding_forward", 1, C, [&] { embedding_forward(out, ids.data(), table, 1, positions, 0, {}); });
+  b.memory("embedding_forward", 1, C,
+           [&] { embedding_forward(out, ids.data(), table, 1, positions, 0, {}); });
   b.memory("embedding_backward", 1, C, [&] {
     embedding_backward({table, 1}, {positions, 0}, out, ids.data(), 1, 0, {});
   });
@@ -177,7 +183,8 @@ std::string kernel_table() {
   Bench b;
   char head[200];
   std::snprintf(head, sizeof head,
-                "%d threads; shares are of this machine's measured %.0f GFLOP/s (a 2048x1536x768 product) and %.1f GB/s "
+                "%d threads; shares are of this machine's measured %.0f GFLOP/s (a 2048x1536x768 product) "
+                "and %.1f GB/s "
                 "(a copy)\n",
                 thread_count(), b.peak_gflops, b.peak_gbs);
   b.text = head;

@@ -27,11 +27,11 @@ struct Work {
 };
 
 constexpr std::array works = {
-    Work{"A", 4, 4, 128, 64, 12, 65, 0, 60},           Work{"B", 6, 6, 384, 256, 64, 65, 0.2, 5},
-    Work{"B0", 6, 6, 384, 256, 64, 65, 0, 5},          Work{"C64", 12, 12, 768, 64, 4, 50304, 0, 8},
-    Work{"C1024", 12, 12, 768, 1024, 4, 50304, 0, 4},  Work{"L2k", 2, 4, 256, 2048, 1, 256, 0, 10},
-    Work{"L4k", 2, 4, 256, 4096, 1, 256, 0, 8},        Work{"L8k", 2, 4, 256, 8192, 1, 256, 0, 6},
-    Work{"L16k", 2, 4, 256, 16384, 1, 256, 0, 4},      Work{"decode", 12, 12, 768, 1024, 1, 50304, 0, 64},
+    Work{"A", 4, 4, 128, 64, 12, 65, 0, 60},          Work{"B", 6, 6, 384, 256, 64, 65, 0.2, 5},
+    Work{"B0", 6, 6, 384, 256, 64, 65, 0, 5},         Work{"C64", 12, 12, 768, 64, 4, 50304, 0, 8},
+    Work{"C1024", 12, 12, 768, 1024, 4, 50304, 0, 4}, Work{"L2k", 2, 4, 256, 2048, 1, 256, 0, 10},
+    Work{"L4k", 2, 4, 256, 4096, 1, 256, 0, 8},       Work{"L8k", 2, 4, 256, 8192, 1, 256, 0, 6},
+    Work{"L16k", 2, 4, 256, 16384, 1, 256, 0, 4},     Work{"decode", 12, 12, 768, 1024, 1, 50304, 0, 64},
 };
 
 const Work& find(const std::string& name) {
@@ -69,7 +69,8 @@ double peak_rss_mb() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-/// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight and more.
+/// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight
+/// and more.
 template <class Step>
 WorkResult time_steps(const Work& work, std::int64_t n, std::int64_t tokens, Step&& step) {
   std::vector<double> ms;
@@ -98,7 +99,8 @@ WorkResult train_work(const Work& work, std::int64_t steps) {
   std::vector<std::uint16_t> tokens(1'000'000);
   const RandomStream stream(config.run.seed, site_hash("bench"), 0);
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::uint16_t>(below(static_cast<std::uint64_t>(work.vocabulary), stream.at(i, 0)[0], 0));
+    tokens[i] =
+        static_cast<std::uint16_t>(below(static_cast<std::uint64_t>(work.vocabulary), stream.at(i, 0)[0], 0));
   Transformer model(config.model, true);
   model.parameters().initialise(config.run.seed);
   Workspace workspace;
@@ -121,7 +123,8 @@ WorkResult decode_work(const Work& work, std::int64_t steps) {
   return time_steps(work, steps, 1, [&](std::int64_t) {
     Tape tape(workspace, Mode::infer);
     const Tensor logits = model.last_logits(tape, {&token, 1, 1}, &cache).value();
-    token = static_cast<std::int32_t>(std::max_element(logits.f32(), logits.f32() + work.vocabulary) - logits.f32());
+    token = static_cast<std::int32_t>(std::max_element(logits.f32(), logits.f32() + work.vocabulary) -
+                                      logits.f32());
   });
 }
 

@@ -34,7 +34,8 @@ struct KeyHash {
     std::uint64_t h = 0xcbf29ce484222325ULL;
     const std::int64_t words[] = {key.m,     key.n,     key.k,     key.a_row,  key.a_col,
                                   key.b_row, key.b_col, key.c_row, key.threads};
-    for (const std::int64_t w : words) h = (h ^ static_cast<std::uint64_t>(w)) * 0x9e3779b97f4a7c15ULL, h ^= h >> 29;
+    for (const std::int64_t w : words)
+      h = (h ^ static_cast<std::uint64_t>(w)) * 0x9e3779b97f4a7c15ULL, h ^= h >> 29;
     const std::uint64_t flags = static_cast<std::uint64_t>(key.a) | static_cast<std::uint64_t>(key.b) << 1 |
                                 static_cast<std::uint64_t>(key.c) << 2 | std::uint64_t{key.bias} << 3 |
                                 std::uint64_t{key.beta != 0} << 4;
@@ -56,7 +57,8 @@ memory::data_type data_type(Type type) {
   return type == Type::f32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-/// A primitive with memory objects whose addresses are set at each call, so that a call allocates nothing of ours.
+/// A primitive with memory objects whose addresses are set at each call, so that a call allocates nothing of
+/// ours.
 struct Product {
   dnnl::matmul primitive;
   memory a, b, bias, c, scratch;
@@ -140,15 +142,16 @@ void check(dnnl_status_t status) { QUERN_CHECK(status == dnnl_success, status); 
 }  // namespace
 
 void gemm(Mat c, Mat a, Mat b, const GemmOptions& options) {
-  QUERN_CHECK(a.rows == c.rows && b.cols == c.cols && a.cols == b.rows, a.rows, a.cols, b.rows, b.cols, c.rows, c.cols);
+  QUERN_CHECK(a.rows == c.rows && b.cols == c.cols && a.cols == b.rows, a.rows, a.cols, b.rows, b.cols,
+              c.rows, c.cols);
   if (c.col_stride != 1) {
     QUERN_CHECK(c.row_stride == 1 && options.bias == nullptr, c.row_stride, c.col_stride);
     return gemm(c.t(), b.t(), a.t(), options);
   }
   if (c.rows == 0 || c.cols == 0) return;
   static Cache cache;
-  const Key key{c.rows,       c.cols,       a.cols,       a.row_stride, a.col_stride, b.row_stride,
-                b.col_stride, c.row_stride, a.type,       b.type,       c.type,       options.bias != nullptr,
+  const Key key{c.rows,       c.cols,        a.cols, a.row_stride, a.col_stride, b.row_stride,
+                b.col_stride, c.row_stride,  a.type, b.type,       c.type,       options.bias != nullptr,
                 options.beta, thread_count()};
   Product& product = cache.find(key);
   product.a.set_data_handle(a.data);
@@ -156,11 +159,12 @@ void gemm(Mat c, Mat a, Mat b, const GemmOptions& options) {
   product.c.set_data_handle(c.data);
   product.scratch.set_data_handle(cache.scratch(product.scratch_bytes));
   if (key.bias) product.bias.set_data_handle(const_cast<float*>(options.bias));
-  const std::array<dnnl_exec_arg_t, 5> arguments = {{{DNNL_ARG_SRC, product.a.get()},
-                                                     {DNNL_ARG_WEIGHTS, product.b.get()},
-                                                     {DNNL_ARG_DST, product.c.get()},
-                                                     {DNNL_ARG_SCRATCHPAD, product.scratch.get()},
-                                                     {DNNL_ARG_BIAS, key.bias ? product.bias.get() : nullptr}}};
+  const std::array<dnnl_exec_arg_t, 5> arguments = {
+      {{DNNL_ARG_SRC, product.a.get()},
+       {DNNL_ARG_WEIGHTS, product.b.get()},
+       {DNNL_ARG_DST, product.c.get()},
+       {DNNL_ARG_SCRATCHPAD, product.scratch.get()},
+       {DNNL_ARG_BIAS, key.bias ? product.bias.get() : nullptr}}};
   check(dnnl_primitive_execute(product.primitive.get(), stream().get(), key.bias ? 5 : 4, arguments.data()));
 }
 

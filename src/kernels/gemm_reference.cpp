@@ -4,7 +4,8 @@
 namespace quern {
 
 void gemm_reference(Mat c, Mat a, Mat b, const GemmOptions& options) {
-  QUERN_CHECK(a.rows == c.rows && b.cols == c.cols && a.cols == b.rows, a.rows, a.cols, b.rows, b.cols, c.rows, c.cols);
+  QUERN_CHECK(a.rows == c.rows && b.cols == c.cols && a.cols == b.rows, a.rows, a.cols, b.rows, b.cols,
+              c.rows, c.cols);
   const float *pa = a.f32(), *pb = b.f32();
   float* pc = c.f32();
   parallel_for(c.rows, 8, [&](std::int64_t begin, std::int64_t end) {

@@ -6,9 +6,9 @@
 namespace quern::kernels {
 
 #define QUERN_ENTRY(name, arguments) &name,
-#define QUERN_TABLE(isa_level)             \
-  namespace isa_level {                    \
-  QUERN_LEVEL_KERNELS(QUERN_DECLARE)       \
+#define QUERN_TABLE(isa_level)                            \
+  namespace isa_level {                                   \
+  QUERN_LEVEL_KERNELS(QUERN_DECLARE)                      \
   const Level table = {QUERN_LEVEL_KERNELS(QUERN_ENTRY)}; \
   }
 

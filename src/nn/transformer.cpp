@@ -5,13 +5,15 @@
 namespace quern {
 
 Stack::Stack(const Scope& scope, const ModelConfig& config) : embedding(scope / "embedding", config) {
-  for (std::int64_t i = 0; i < config.n_layers; ++i) blocks.emplace_back(scope / "blocks" / std::to_string(i), config);
+  for (std::int64_t i = 0; i < config.n_layers; ++i)
+    blocks.emplace_back(scope / "blocks" / std::to_string(i), config);
   if (config.norm_placement == NormPlacement::pre) norm.emplace(scope / "norm", config);
 }
 
 Var Stack::operator()(Tape& tape, Tokens tokens, KVCache* cache) const {
   Flow x{embedding(tape, tokens, cache != nullptr ? cache->length() : 0), Var()};
-  for (std::size_t i = 0; i < blocks.size(); ++i) x = blocks[i](tape, x, cache != nullptr ? cache->layer(i) : nullptr);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    x = blocks[i](tape, x, cache != nullptr ? cache->layer(i) : nullptr);
   return norm ? (*norm)(tape, x.stream, x.branch).normed : x.stream;
 }
 
@@ -20,13 +22,15 @@ Transformer::Transformer(const ModelConfig& config, bool trains)
       decoder_(Scope(store_, "decoder"), config_),
       head_(config.tie_embeddings
                 ? decoder_.embedding.tokens
-                : Scope(store_, "head").matrix("weight", config.vocab_size, config.d_model, embedding_init(config))) {
+                : Scope(store_, "head")
+                      .matrix("weight", config.vocab_size, config.d_model, embedding_init(config))) {
   store_.allocate(trains);
 }
 
 Loss Transformer::loss(Tape& tape, Tokens tokens, const std::int32_t* targets, double normaliser,
                        float label_smoothing) const {
-  return cross_entropy_head(tape, decoder_(tape, tokens, nullptr), var(head_), targets, normaliser, label_smoothing);
+  return cross_entropy_head(tape, decoder_(tape, tokens, nullptr), var(head_), targets, normaliser,
+                            label_smoothing);
 }
 
 Var Transformer::logits(Tape& tape, Tokens tokens, KVCache* cache) const {

@@ -47,7 +47,8 @@ LoadedCheckpoint choose(Files& files, const fs::path& run, const std::string& wa
   CheckpointStore store(files, run);
   const auto steps = store.steps();
   if (steps.empty())
-    throw Error(ErrorKind::run, run.string() + " has no checkpoint yet", "train it further with quern train --resume");
+    throw Error(ErrorKind::run, run.string() + " has no checkpoint yet",
+                "train it further with quern train --resume");
   std::optional<std::int64_t> step;
   if (wanted == "best") {
     step = best_step(run, steps);

@@ -27,9 +27,17 @@ std::vector<Named> moments(ParamStore& parameters) {
 
 }  // namespace
 
-std::vector<safetensors::TensorEntry> model_entries(ParamStore& p) { return values<safetensors::TensorEntry>(p); }
-std::vector<safetensors::TensorTarget> model_targets(ParamStore& p) { return values<safetensors::TensorTarget>(p); }
-std::vector<safetensors::TensorEntry> optim_entries(ParamStore& p) { return moments<safetensors::TensorEntry>(p); }
-std::vector<safetensors::TensorTarget> optim_targets(ParamStore& p) { return moments<safetensors::TensorTarget>(p); }
+std::vector<safetensors::TensorEntry> model_entries(ParamStore& p) {
+  return values<safetensors::TensorEntry>(p);
+}
+std::vector<safetensors::TensorTarget> model_targets(ParamStore& p) {
+  return values<safetensors::TensorTarget>(p);
+}
+std::vector<safetensors::TensorEntry> optim_entries(ParamStore& p) {
+  return moments<safetensors::TensorEntry>(p);
+}
+std::vector<safetensors::TensorTarget> optim_targets(ParamStore& p) {
+  return moments<safetensors::TensorTarget>(p);
+}
 
 }  // namespace quern

@@ -25,8 +25,8 @@ struct Session {
   std::vector<std::string> warnings;
 };
 
-/// The config as the run keeps it: texts by absolute path, so that it can be resumed from anywhere, and the true
-/// vocabulary.
+/// The config as the run keeps it: texts by absolute path, so that it can be resumed from anywhere, and the
+/// true vocabulary.
 Config settled(Config config, const Corpus& corpus, const Origins& origins) {
   config = resolved(config);
   for (std::string& path : config.data.text) path = fs::absolute(path).lexically_normal();
@@ -47,13 +47,15 @@ Session start(Files& files, const TrainRequest& request) {
   return {config, std::move(corpus), std::move(directory), std::nullopt, {}};
 }
 
-/// The run's config with what the request changes; what a resume may not change is an error with the difference.
+/// The run's config with what the request changes; what a resume may not change is an error with the
+/// difference.
 Config wanted_config(const TrainRequest& request, const Config& run) {
   Config wanted;
   if (request.config_files.empty()) {
     const char* threads = std::getenv("QUERN_THREADS");
-    wanted = merge_config({{"config.resolved.json", to_json(run)}},
-                          threads != nullptr ? std::optional<std::string>(threads) : std::nullopt, request.sets);
+    wanted =
+        merge_config({{"config.resolved.json", to_json(run)}},
+                     threads != nullptr ? std::optional<std::string>(threads) : std::nullopt, request.sets);
   } else {
     wanted = load_config(request.config_files, request.sets);
     for (std::string& path : wanted.data.text) path = fs::absolute(path).lexically_normal();
@@ -67,19 +69,24 @@ Config wanted_config(const TrainRequest& request, const Config& run) {
   return wanted;
 }
 
-void require_same(const nlohmann::json& state, const char* key, const std::string& now, const std::string& what) {
+void require_same(const nlohmann::json& state, const char* key, const std::string& now,
+                  const std::string& what) {
   if (state.value(key, std::string()) == now) return;
   throw Error(ErrorKind::run, what + " is not the one this run was trained with",
               "restore the file, or start a new run");
 }
 
-Session resume(Files& files, const TrainRequest& request, const fs::path& run, const std::optional<fs::path>& named) {
+Session resume(Files& files, const TrainRequest& request, const fs::path& run,
+               const std::optional<fs::path>& named) {
   RunDirectory directory = RunDirectory::resume(files, run);
   const Config created = load_run_config(files, run);
   const Config config = wanted_config(request, created);
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
-  Session session{config, load_corpus(config.data, config.model.context_length, tokenizer), std::move(directory),
-                  std::nullopt, {}};
+  Session session{config,
+                  load_corpus(config.data, config.model.context_length, tokenizer),
+                  std::move(directory),
+                  std::nullopt,
+                  {}};
   CheckpointStore store(files, run);
   if (named) {
     session.checkpoint.emplace(open_checkpoint(files, *named));
@@ -96,8 +103,8 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run, c
     require_same(session.checkpoint->state(), "tokenizer", tokenizer.fingerprint(), "tokenizer.json");
     if (session.checkpoint->step() > config.run.max_steps)
       throw Error(ErrorKind::run,
-                  "run.max_steps is " + std::to_string(config.run.max_steps) + ", but the checkpoint is of step " +
-                      std::to_string(session.checkpoint->step()),
+                  "run.max_steps is " + std::to_string(config.run.max_steps) +
+                      ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
   }
   return session;
@@ -109,7 +116,8 @@ Session prepare(Files& files, const TrainRequest& request) {
     throw Error(ErrorKind::config, "--resume and --overwrite exclude each other", "give one of them");
   if (request.resume == "auto") {
     if (request.run_dir.empty())
-      throw Error(ErrorKind::config, "--resume auto needs --run-dir", "name the run's directory with --run-dir DIR");
+      throw Error(ErrorKind::config, "--resume auto needs --run-dir",
+                  "name the run's directory with --run-dir DIR");
     if (directory_state(files, request.run_dir) == DirectoryState::run)
       return resume(files, request, request.run_dir, std::nullopt);
     return start(files, request);
@@ -143,9 +151,7 @@ StartEvent describe(const Session& session, const Transformer& model) {
 
 }  // namespace
 
-int default_threads() {
-  return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores();
-}
+int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores(); }
 
 TrainOutcome train(Files& files, const TrainRequest& request,
                    const std::function<void(Observers&, const Config&)>& watch) {
@@ -154,8 +160,9 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
 
   Transformer model(config.model, true);
-  const auto metrics_bytes =
-      session.checkpoint ? session.checkpoint->state().at("metrics_bytes").get<std::int64_t>() : std::int64_t{0};
+  const auto metrics_bytes = session.checkpoint
+                                 ? session.checkpoint->state().at("metrics_bytes").get<std::int64_t>()
+                                 : std::int64_t{0};
   JsonlWriter metrics(files, session.directory.metrics(), metrics_bytes);
   CheckpointStore store(files, session.directory.path());
   Observers observers;

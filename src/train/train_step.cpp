@@ -12,11 +12,12 @@ namespace {
 void require_finite(Transformer& model, const StepResult& result, std::int64_t step) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   const std::string culprit = first_nonfinite_parameter(model.parameters());
-  throw Error(ErrorKind::diverged,
-              "step " + std::to_string(step) + ": the " + (std::isfinite(result.loss) ? "gradient" : "loss") +
-                  " is not finite; first bad tensor: " + (culprit.empty() ? "none, the sum overflows" : culprit),
-              "nothing was updated and earlier checkpoints are intact; try a lower optim.learning_rate, "
-              "a longer schedule.warmup_steps or a smaller optim.grad_clip");
+  throw Error(
+      ErrorKind::diverged,
+      "step " + std::to_string(step) + ": the " + (std::isfinite(result.loss) ? "gradient" : "loss") +
+          " is not finite; first bad tensor: " + (culprit.empty() ? "none, the sum overflows" : culprit),
+      "nothing was updated and earlier checkpoints are intact; try a lower optim.learning_rate, "
+      "a longer schedule.warmup_steps or a smaller optim.grad_clip");
 }
 
 }  // namespace
@@ -34,10 +35,12 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
   Loss loss;
   for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i) {
     const Batch batch = windows.batch(step - 1, i * rows, rows);
-    Tape tape(workspace, Mode::train,
-              {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)});
-    const Loss part = model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets,
-                                 static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
+    Tape tape(
+        workspace, Mode::train,
+        {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)});
+    const Loss part =
+        model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets,
+                   static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
     tape.backward();
     loss.nll += part.nll;
     loss.smoothed += part.smoothed;

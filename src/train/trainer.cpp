@@ -17,7 +17,9 @@ double guessed_save_seconds(const ParamStore& parameters) {
   return 0.02 + static_cast<double>(parameters.slab_size()) * 12 / 200e6;
 }
 
-bool every(std::int64_t interval, std::int64_t step) { return interval > 0 && step > 0 && step % interval == 0; }
+bool every(std::int64_t interval, std::int64_t step) {
+  return interval > 0 && step > 0 && step % interval == 0;
+}
 
 }  // namespace
 
@@ -34,8 +36,8 @@ Trainer::Trainer(const Config& config, const Corpus& corpus, Transformer& model,
       save_seconds_(guessed_save_seconds(model.parameters())) {
   if (corpus.val().size() > 0)
     validation_.emplace(corpus.val(), corpus.tokenizer,
-                        EvalOptions{config.model.context_length, config.data.eval_stride, config.run.batch_size,
-                                    config.run.eval_batches});
+                        EvalOptions{config.model.context_length, config.data.eval_stride,
+                                    config.run.batch_size, config.run.eval_batches});
 }
 
 double Trainer::seconds() const {
@@ -74,7 +76,8 @@ void Trainer::loop() {
 void Trainer::step() {
   const auto begin = std::chrono::steady_clock::now();
   const StepResult result = train_step(model_, workspace_, windows_, config_, progress_.step + 1);
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   progress_.step++;
   progress_.tokens += result.tokens;
   StepEvent event;
@@ -103,8 +106,8 @@ bool Trainer::evaluation_due() const {
 void Trainer::save() {
   if (saved_ == progress_.step) return;
   const double begin = seconds();
-  store_.save({progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()),
-                                 state()});
+  store_.save(
+      {progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()), state()});
   saved_ = progress_.step;
   saved_at_ = seconds();
   save_seconds_ = saved_at_ - begin;
@@ -139,9 +142,11 @@ void Trainer::sample_now() {
   options.max_new_tokens = config_.watch.sample_tokens;
   options.sampler.seed = config_.run.seed;
   const auto prompt = corpus_.tokenizer.encode(text, {"watch.sample_prompt", ErrorKind::config});
-  generate(model_, corpus_.tokenizer, prompt, options, [&](std::string_view piece) { text += piece; },
-           [] { return stop_signal() != 0; });
-  observers_.on_note({progress_.step, "sample at step " + std::to_string(progress_.step) + ":\n" + text, false});
+  generate(
+      model_, corpus_.tokenizer, prompt, options, [&](std::string_view piece) { text += piece; },
+      [] { return stop_signal() != 0; });
+  observers_.on_note(
+      {progress_.step, "sample at step " + std::to_string(progress_.step) + ":\n" + text, false});
 }
 
 void Trainer::end(const char* status) {
@@ -149,12 +154,9 @@ void Trainer::end(const char* status) {
 }
 
 nlohmann::json Trainer::state() {
-  nlohmann::json state = {{"step", progress_.step},
-                          {"tokens", progress_.tokens},
-                          {"evaluated", progress_.evaluated},
-                          {"seed", config_.run.seed},
-                          {"corpus", corpus_.fingerprint},
-                          {"tokenizer", corpus_.tokenizer.fingerprint()},
+  nlohmann::json state = {{"step", progress_.step},           {"tokens", progress_.tokens},
+                          {"evaluated", progress_.evaluated}, {"seed", config_.run.seed},
+                          {"corpus", corpus_.fingerprint},    {"tokenizer", corpus_.tokenizer.fingerprint()},
                           {"metrics_bytes", metrics_.sync()}};
   if (progress_.best_loss) state["best"] = {{"step", progress_.best_step}, {"loss", *progress_.best_loss}};
   return state;

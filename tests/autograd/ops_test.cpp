@@ -1,4 +1,5 @@
-// The gradients of the operations through the tape, by dual numbers; the kernels' own tests hold the awkward sizes.
+// The gradients of the operations through the tape, by dual numbers; the kernels' own tests hold the awkward
+// sizes.
 #include "quern/autograd/ops.hpp"
 
 #include <functional>
@@ -34,8 +35,8 @@ template <class T>
 using Formula = std::function<Numbers<T>(const std::vector<Numbers<T>>&)>;
 
 /// d sum(weights * f(inputs)) / d inputs[which][i], exactly.
-double derivative(const Formula<Dual>& f, const Inputs& inputs, const std::vector<float>& weights, std::size_t which,
-                  std::size_t i) {
+double derivative(const Formula<Dual>& f, const Inputs& inputs, const std::vector<float>& weights,
+                  std::size_t which, std::size_t i) {
   std::vector<Numbers<Dual>> dual;
   for (const auto& input : inputs) dual.emplace_back(input.begin(), input.end());
   dual[which][i].slope = 1;
@@ -45,8 +46,8 @@ double derivative(const Formula<Dual>& f, const Inputs& inputs, const std::vecto
   return sum;
 }
 
-/// Every gradient of `op` against the formula's derivatives. f32 products of some ten terms: 1e-5 of the tensor's scale
-/// leaves a factor of ten.
+/// Every gradient of `op` against the formula's derivatives. f32 products of some ten terms: 1e-5 of the
+/// tensor's scale leaves a factor of ten.
 void check_gradients(const Inputs& inputs, const std::vector<std::vector<std::int64_t>>& shapes,
                      const std::function<Var(Tape&, const std::vector<Var>&)>& op, const Formula<Dual>& f) {
   Workspace workspace;
@@ -54,7 +55,8 @@ void check_gradients(const Inputs& inputs, const std::vector<std::vector<std::in
   std::vector<Var> vars;
   Inputs copies = inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    vars.push_back(copies[i].empty() ? Var() : tape.leaf(Tensor(copies[i].data(), Type::f32, shapes[i]), true));
+    vars.push_back(copies[i].empty() ? Var()
+                                     : tape.leaf(Tensor(copies[i].data(), Type::f32, shapes[i]), true));
   const Var y = op(tape, vars);
   std::vector<float> weights = normal(y.value().size(), 99);
   Tensor upstream = y.value();
@@ -65,7 +67,8 @@ void check_gradients(const Inputs& inputs, const std::vector<std::vector<std::in
     if (!vars[which]) continue;
     CAPTURE(which);
     std::vector<double> wanted;
-    for (std::size_t i = 0; i < inputs[which].size(); ++i) wanted.push_back(derivative(f, inputs, weights, which, i));
+    for (std::size_t i = 0; i < inputs[which].size(); ++i)
+      wanted.push_back(derivative(f, inputs, weights, which, i));
     const float* got = tape.grad(vars[which]).f32();
     CHECK(relative_error(std::vector<float>(got, got + wanted.size()), wanted) < 1e-5);
   }
@@ -75,9 +78,11 @@ void check_gradients(const Inputs& inputs, const std::vector<std::vector<std::in
 
 TEST_CASE("linear's gradients by dual numbers, with and without bias") {
   for (const bool bias : {false, true}) {
-    const Inputs inputs = {normal(2 * 3 * 5, 1), normal(7 * 5, 2), bias ? normal(7, 3) : std::vector<float>{}};
+    const Inputs inputs = {normal(2 * 3 * 5, 1), normal(7 * 5, 2),
+                           bias ? normal(7, 3) : std::vector<float>{}};
     check_gradients(
-        inputs, {{2, 3, 5}, {7, 5}, {7}}, [](Tape& t, const std::vector<Var>& v) { return linear(t, v[0], v[1], v[2]); },
+        inputs, {{2, 3, 5}, {7, 5}, {7}},
+        [](Tape& t, const std::vector<Var>& v) { return linear(t, v[0], v[1], v[2]); },
         [](const std::vector<Numbers<Dual>>& v) { return affine(v[0], v[1], v[2], 5); });
   }
 }
@@ -86,8 +91,9 @@ TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with a
   for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu})
     for (const bool bias : {false, true}) {
       CAPTURE(static_cast<int>(activation), bias);
-      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(9 * 4, 2), bias ? normal(9, 3) : std::vector<float>{},
-                             normal(4 * 9, 4), bias ? normal(4, 5) : std::vector<float>{}};
+      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(9 * 4, 2),
+                             bias ? normal(9, 3) : std::vector<float>{}, normal(4 * 9, 4),
+                             bias ? normal(4, 5) : std::vector<float>{}};
       check_gradients(
           inputs, {{2, 3, 4}, {9, 4}, {9}, {4, 9}, {4}},
           [activation](Tape& t, const std::vector<Var>& v) {
@@ -119,11 +125,13 @@ TEST_CASE("the loss head in chunks: sums and gradients do not depend on how rows
   constexpr std::int64_t R = 600, C = 2, V = 40000;
   const std::vector<float> x = normal(R * C, 1), w = normal(V * C, 2);
   std::vector<std::int32_t> targets(R);
-  for (std::size_t r = 0; r < targets.size(); ++r) targets[r] = r % 7 == 0 ? -1 : static_cast<std::int32_t>(r * 61 % V);
+  for (std::size_t r = 0; r < targets.size(); ++r)
+    targets[r] = r % 7 == 0 ? -1 : static_cast<std::int32_t>(r * 61 % V);
   Workspace workspace;
   std::vector<float> xs = x, ws = w;
   Tape tape(workspace, Mode::train);
-  const Var all = tape.leaf(Tensor(xs.data(), {1, R, C}), true), table = tape.leaf(Tensor(ws.data(), {V, C}), true);
+  const Var all = tape.leaf(Tensor(xs.data(), {1, R, C}), true),
+            table = tape.leaf(Tensor(ws.data(), {V, C}), true);
   const Loss whole = cross_entropy_head(tape, all, table, targets.data(), 10, 0.1F);
   Loss pieces;
   Tape other(workspace, Mode::train);

@@ -1,4 +1,5 @@
-// The layer rule: a linker does not forbid an arrow upwards, so the includes are read and held against the table.
+// The layer rule: a linker does not forbid an arrow upwards, so the includes are read and held against the
+// table.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -25,8 +26,7 @@ const std::map<std::string, std::set<std::string>> uses = {
     {"watch", {"base"}},
     {"io", {"nn", "autograd", "text", "base"}},
     {"infer", {"nn", "autograd", "text", "base"}},
-    {"train",
-     {"nn", "autograd", "kernels", "text", "data", "dist", "io", "watch", "infer", "base"}},
+    {"train", {"nn", "autograd", "kernels", "text", "data", "dist", "io", "watch", "infer", "base"}},
     {"lab", {"train", "infer", "nn", "autograd", "kernels", "text", "data", "io", "watch", "base"}},
     {"cli",
      {"lab", "train", "infer", "nn", "autograd", "kernels", "text", "data", "dist", "io", "watch", "base"}},

@@ -37,8 +37,8 @@ class Program {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    const int error =
-        posix_spawn(&pid_, QUERN_PROGRAM, &actions, nullptr, pointers(words).data(), pointers(variables).data());
+    const int error = posix_spawn(&pid_, QUERN_PROGRAM, &actions, nullptr, pointers(words).data(),
+                                  pointers(variables).data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::runtime_error(std::string("cannot run ") + QUERN_PROGRAM);
   }

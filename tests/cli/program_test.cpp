@@ -21,7 +21,8 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 /// Trains tiny.json with settings; the run is at directory / "run".
 Outcome train(const TemporaryDirectory& directory, std::vector<std::string> settings = {},
               const std::string& config = "tiny.json") {
-  std::vector<std::string> words = {"train", "--config", configs + config, "--run-dir", (directory / "run").string()};
+  std::vector<std::string> words = {"train", "--config", configs + config, "--run-dir",
+                                    (directory / "run").string()};
   for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
   return run(words, directory);
 }
@@ -37,10 +38,10 @@ TEST_CASE("train, eval, sample and curves of one run") {
   CHECK(trained.out.empty());
   CHECK(has(trained.err, "2 threads") + has(trained.err, "1 thread") > 0);
   CHECK(has(trained.err, "completed after step 50"));
-  for (const char* file : {"config.json", "config.resolved.json", "env.json", "metrics.jsonl", "tokenizer.json",
-                           "latest", "lock", "ckpt/step-000000050/model.safetensors",
-                           "ckpt/step-000000050/optim.safetensors", "ckpt/step-000000050/state.json",
-                           "ckpt/step-000000050/manifest.json"})
+  for (const char* file :
+       {"config.json", "config.resolved.json", "env.json", "metrics.jsonl", "tokenizer.json", "latest",
+        "lock", "ckpt/step-000000050/model.safetensors", "ckpt/step-000000050/optim.safetensors",
+        "ckpt/step-000000050/state.json", "ckpt/step-000000050/manifest.json"})
     CHECK(fs::exists(directory / "run" / file));
 
   const Outcome evaluated = run({"eval", "--run", at, "--json"}, directory);
@@ -48,10 +49,12 @@ TEST_CASE("train, eval, sample and curves of one run") {
   const auto figures = nlohmann::json::parse(evaluated.out);
   CHECK(figures.at("loss").get<double>() < 3.6);
   CHECK(figures.at("perplexity").get<double>() == Approx(std::exp(figures.at("loss").get<double>())));
-  CHECK(figures.at("bits_per_byte").get<double>() == Approx(figures.at("loss").get<double>() / std::log(2.0)));
+  CHECK(figures.at("bits_per_byte").get<double>() ==
+        Approx(figures.at("loss").get<double>() / std::log(2.0)));
   CHECK(figures.at("tokens").get<int>() == 100022);
 
-  const std::vector<std::string> sampling = {"sample", "--run", at, "--prompt", "The", "--max-new-tokens", "90"};
+  const std::vector<std::string> sampling = {"sample",           "--run", at, "--prompt", "The",
+                                             "--max-new-tokens", "90"};
   const Outcome sampled = run(sampling, directory);
   REQUIRE(sampled.code == 0);
   CHECK(sampled.out.rfind("The", 0) == 0);
@@ -67,7 +70,8 @@ TEST_CASE("train, eval, sample and curves of one run") {
 TEST_CASE("a prompt's unknown character is named with its place and the tokenizer") {
   const TemporaryDirectory directory;
   REQUIRE(train(directory, {"run.max_steps=1"}).code == 0);
-  const Outcome o = run({"sample", "--run", (directory / "run").string(), "--prompt", "The \u00e9"}, directory);
+  const Outcome o =
+      run({"sample", "--run", (directory / "run").string(), "--prompt", "The \u00e9"}, directory);
   CAPTURE(o.err);
   CHECK(o.code == 2);
   CHECK(has(o.err, "error[config]"));
@@ -90,7 +94,8 @@ TEST_CASE("texts that cannot be trained on: one error, exit 3, within a second")
                {"one-short.txt", "0", "33"},
                {"directory.txt", "0.1", "directory"}};
   for (const auto& c : cases) {
-    const Outcome o = train(directory, {"data.text=" + (directory / c.file).string(), "data.val_fraction=" + c.fraction});
+    const Outcome o =
+        train(directory, {"data.text=" + (directory / c.file).string(), "data.val_fraction=" + c.fraction});
     CAPTURE(c.file, o.err);
     CHECK(o.code == 3);
     CHECK(has(o.err, "error[file]"));
@@ -113,7 +118,8 @@ TEST_CASE("a validation split without a window is said at once") {
 
 TEST_CASE("all mistakes of a config at once, with their places, exit 2") {
   const TemporaryDirectory directory;
-  put(directory / "bad.json", "{\n  \"optim\": {\"lerning_rate\": 1},\n  \"run\": {\"batch_size\": 2.5}\n}\n");
+  put(directory / "bad.json",
+      "{\n  \"optim\": {\"lerning_rate\": 1},\n  \"run\": {\"batch_size\": 2.5}\n}\n");
   const Outcome o = run({"train", "--config", (directory / "bad.json").string()}, directory);
   CAPTURE(o.err);
   CHECK(o.code == 2);
@@ -144,7 +150,8 @@ TEST_CASE("help and version go to stdout") {
     CHECK(has(help.out, word));
   const Outcome version = run({"--version"}, directory);
   CHECK(version.code == 0);
-  for (const char* word : {"quern 0.1.0", "commit", "oneDNN", "ISA level", "thread"}) CHECK(has(version.out, word));
+  for (const char* word : {"quern 0.1.0", "commit", "oneDNN", "ISA level", "thread"})
+    CHECK(has(version.out, word));
 }
 
 TEST_CASE("numbers that are not finite: exit 5 before the update") {
@@ -156,17 +163,18 @@ TEST_CASE("numbers that are not finite: exit 5 before the update") {
   CHECK(has(o.err, "error[diverged]"));
   CHECK(has(o.err, "not finite"));
   // The last checkpoint before it is whole: it loads, whatever its enormous weights then say.
-  const int code = run({"sample", "--run", (directory / "run").string(), "--checkpoint", "last", "--max-new-tokens", "1"},
-                       directory)
-                       .code;
+  const int code =
+      run({"sample", "--run", (directory / "run").string(), "--checkpoint", "last", "--max-new-tokens", "1"},
+          directory)
+          .code;
   CHECK((code == 0 || code == 5));
 }
 
 TEST_CASE("a signal finishes the step, saves, and the run goes on from there as if nothing had been") {
   const TemporaryDirectory directory, other;
-  const std::vector<std::string> words = {"train",     "--config", configs + "tiny.json",
-                                          "--run-dir", (directory / "run").string(),
-                                          "--set",     "run.max_steps=600"};
+  const std::vector<std::string> words = {
+      "train", "--config",         configs + "tiny.json", "--run-dir", (directory / "run").string(),
+      "--set", "run.max_steps=600"};
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     fs::remove_all(directory / "run");
     Program program(words, directory);
@@ -189,8 +197,8 @@ TEST_CASE("kill -9 at random instants loses nothing that a resume does not make 
   const TemporaryDirectory directory, whole;
   const std::vector<std::string> settings = {"run.max_steps=120", "run.checkpoint_interval=7"};
   REQUIRE(train(whole, settings).code == 0);
-  std::vector<std::string> words = {"train",    "-q",        "--config", configs + "tiny.json", "--resume", "auto",
-                                    "--run-dir", (directory / "run").string()};
+  std::vector<std::string> words = {"train",    "-q",   "--config",  configs + "tiny.json",
+                                    "--resume", "auto", "--run-dir", (directory / "run").string()};
   for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
   for (int kills = 0; kills < 12; ++kills) {
     Program program(words, directory);
@@ -221,7 +229,9 @@ TEST_CASE("threads do not change what our kernels compute; the program obeys run
   const Outcome o = train(two, {"run.threads=2"});
   CHECK(has(o.err, "on 2 threads"));
   const auto loss = [](const TemporaryDirectory& at) {
-    return nlohmann::json::parse(run({"eval", "--run", (at / "run").string(), "--json"}, at).out).at("loss").get<double>();
+    return nlohmann::json::parse(run({"eval", "--run", (at / "run").string(), "--json"}, at).out)
+        .at("loss")
+        .get<double>();
   };
   // The products are oneDNN's, which may add in another order.
   CHECK(loss(one) == Approx(loss(two)).epsilon(1e-4));
@@ -230,9 +240,9 @@ TEST_CASE("threads do not change what our kernels compute; the program obeys run
 TEST_CASE("every shipped config on the embedded corpus makes a step") {
   for (const char* config : {"toy.json", "paper-base.json", "tiny.json"}) {
     const TemporaryDirectory directory;
-    const Outcome o = train(directory, {"run.max_steps=1", "schedule.warmup_steps=0", "run.eval_batches=1",
-                                        "run.batch_size=2"},
-                            config);
+    const Outcome o = train(
+        directory, {"run.max_steps=1", "schedule.warmup_steps=0", "run.eval_batches=1", "run.batch_size=2"},
+        config);
     CAPTURE(config, o.err);
     CHECK(o.code == 0);
   }

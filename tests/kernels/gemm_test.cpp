@@ -25,10 +25,10 @@ struct Operand {
   }
 };
 
-/// The largest error of a product against doubles, relative to sum |a||b|: what a sum of K products in f32 may be off by
-/// is about K/2 roundings of 2^-24 at most, in practice a few.
-double product_error(Product product, std::int64_t M, std::int64_t N, std::int64_t K, bool ta, bool tb, std::int64_t gap,
-                     float beta, bool bias) {
+/// The largest error of a product against doubles, relative to sum |a||b|: what a sum of K products in f32
+/// may be off by is about K/2 roundings of 2^-24 at most, in practice a few.
+double product_error(Product product, std::int64_t M, std::int64_t N, std::int64_t K, bool ta, bool tb,
+                     std::int64_t gap, float beta, bool bias) {
   const Operand a(M, K, ta, gap, 1), b(K, N, tb, gap, 2);
   std::vector<float> c = beta == 0 ? poison(M * (N + gap)) : normal(M * (N + gap), 3);
   const std::vector<float> before = c, offset = normal(N, 4);
@@ -81,9 +81,11 @@ TEST_CASE("more shapes than the cache holds still give the right product") {
   std::vector<float> x = normal(700, 1), y(1);
   for (int round = 0; round < 2; ++round)
     for (std::int64_t k = 1; k <= 600; ++k) {
-      gemm({y.data(), Type::f32, 1, 1, 1, 1}, {x.data(), Type::f32, 1, k, k, 1}, {x.data(), Type::f32, k, 1, 1, 1});
+      gemm({y.data(), Type::f32, 1, 1, 1, 1}, {x.data(), Type::f32, 1, k, k, 1},
+           {x.data(), Type::f32, k, 1, 1, 1});
       double sum = 0;
-      for (std::int64_t i = 0; i < k; ++i) sum += double{x[static_cast<std::size_t>(i)]} * x[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < k; ++i)
+        sum += double{x[static_cast<std::size_t>(i)]} * x[static_cast<std::size_t>(i)];
       REQUIRE(y[0] == Approx(sum).epsilon(1e-5));
     }
 }

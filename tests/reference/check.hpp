@@ -30,8 +30,8 @@ inline std::vector<float> poison(std::int64_t n) {
   return std::vector<float>(static_cast<std::size_t>(n), std::numeric_limits<float>::quiet_NaN());
 }
 
-/// The largest |actual - wanted| over max(|wanted|_inf, floor): the error relative to the tensor's own scale. A NaN in
-/// either counts as infinite.
+/// The largest |actual - wanted| over max(|wanted|_inf, floor): the error relative to the tensor's own scale.
+/// A NaN in either counts as infinite.
 template <class A, class W>
 double relative_error(const A& actual, const W& wanted, double floor = 1e-30) {
   double scale = floor, worst = 0;

@@ -1,5 +1,5 @@
-// Exact forward-mode derivatives: a Dual carries a value and its derivative along one direction, so that a gradient
-// check needs no step size and its tolerance is the rounding of the kernel under test.
+// Exact forward-mode derivatives: a Dual carries a value and its derivative along one direction, so that a
+// gradient check needs no step size and its tolerance is the rounding of the kernel under test.
 #pragma once
 
 #include <cmath>

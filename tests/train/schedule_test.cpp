@@ -23,8 +23,8 @@ double rate(ScheduleKind kind, std::int64_t step, std::int64_t warmup = 10, doub
 }  // namespace
 
 TEST_CASE("every schedule warms up linearly and reaches the peak at the last warmup step") {
-  for (const auto kind : {ScheduleKind::constant, ScheduleKind::cosine, ScheduleKind::linear, ScheduleKind::polynomial,
-                          ScheduleKind::inverse_sqrt}) {
+  for (const auto kind : {ScheduleKind::constant, ScheduleKind::cosine, ScheduleKind::linear,
+                          ScheduleKind::polynomial, ScheduleKind::inverse_sqrt}) {
     CHECK(rate(kind, 1) == Approx(0.2));
     CHECK(rate(kind, 5) == Approx(1.0));
     CHECK(rate(kind, 10) == Approx(2.0));

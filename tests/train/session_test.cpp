@@ -20,7 +20,8 @@ struct Fixture {
   std::string text;
 
   Fixture() {
-    for (int i = 0; i < 200; ++i) text += "the quick brown fox number " + std::to_string(i * 37 % 101) + " jumps.\n";
+    for (int i = 0; i < 200; ++i)
+      text += "the quick brown fox number " + std::to_string(i * 37 % 101) + " jumps.\n";
     test::put(directory / "text.txt", text);
     test::put(directory / "config.json", R"({
       "model": {"d_model": 16, "n_layers": 2, "n_heads": 2, "context_length": 16, "dropout": 0.2,
@@ -121,7 +122,8 @@ TEST_CASE("auto starts what does not exist and resumes what does; a run without 
 TEST_CASE("what a resume may change, and what not") {
   Fixture f;
   CHECK(f.run("run", {"run.max_steps=4"}) == 0);
-  CHECK(f.run("", {"run.max_steps=5", "run.threads=1", "run.eval_interval=1", "watch.log_interval=3"}, "run") == 0);
+  CHECK(f.run("", {"run.max_steps=5", "run.threads=1", "run.eval_interval=1", "watch.log_interval=3"},
+              "run") == 0);
   try {
     f.run("", {"optim.learning_rate=0.5"}, "run");
     FAIL("accepted another learning rate");
@@ -147,8 +149,9 @@ TEST_CASE("max_steps 0 initialises, evaluates, saves step 0 and ends well") {
 
 TEST_CASE("numbers that diverge stop before the update, and the last good checkpoint is intact") {
   Fixture f;
-  const std::vector<std::string> wild = {"optim.learning_rate=1e6", "optim.grad_clip=0", "schedule.warmup_steps=0",
-                                         "schedule.kind=constant", "run.checkpoint_interval=1", "run.max_steps=500"};
+  const std::vector<std::string> wild = {"optim.learning_rate=1e6",   "optim.grad_clip=0",
+                                         "schedule.warmup_steps=0",   "schedule.kind=constant",
+                                         "run.checkpoint_interval=1", "run.max_steps=500"};
   CHECK(kind_of([&] { f.run("wild", wild); }) == 5);
   const Metrics metrics = f.metrics("wild");
   CHECK(metrics.end->status == "diverged");
@@ -162,8 +165,8 @@ TEST_CASE("best is a checkpoint, and pruning keeps it") {
   Fixture f;
   // A rate that spoils the model after it has learned something: the best is not among the last.
   CHECK(f.run("best", {"schedule.kind=constant", "schedule.warmup_steps=0", "optim.learning_rate=0.03",
-                       "run.max_steps=40", "run.eval_interval=1", "run.checkpoint_interval=1", "run.keep_checkpoints=2",
-                       "optim.grad_clip=0"}) == 0);
+                       "run.max_steps=40", "run.eval_interval=1", "run.checkpoint_interval=1",
+                       "run.keep_checkpoints=2", "optim.grad_clip=0"}) == 0);
   const Metrics metrics = f.metrics("best");
   double lowest = 1e9;
   std::int64_t step = 0;
@@ -176,8 +179,8 @@ TEST_CASE("best is a checkpoint, and pruning keeps it") {
 TEST_CASE("a text of exactly one window trains without validation") {
   Fixture f;
   test::put(f.directory / "text.txt", f.text.substr(0, 17));
-  CHECK(f.run("one", {"data.val_fraction=0", "run.max_steps=3", "schedule.decay_steps=3", "schedule.warmup_steps=0"}) ==
-        0);
+  CHECK(f.run("one", {"data.val_fraction=0", "run.max_steps=3", "schedule.decay_steps=3",
+                      "schedule.warmup_steps=0"}) == 0);
   CHECK(f.metrics("one").steps.size() == 3);
   CHECK(f.metrics("one").evals.empty());
 }

@@ -1,5 +1,5 @@
-// Every differentiable operation: the table of contents. Each checks its shapes, runs its kernel and records how to go
-// back; the formulas with their gradients stand in the kernel's header.
+// Every differentiable operation: the table of contents. Each checks its shapes, runs its kernel and records
+// how to go back; the formulas with their gradients stand in the kernel's header.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct DropoutSite {
   double rate = 0;
 };
 
-/// dropout(scale * table[id] + positions[first_position + t])  // (B,T,C); table (V,C), positions (P,C) or none.
-/// kernels/embedding.hpp. Positions may be a fixed table: then they take no gradient.
+/// dropout(scale * table[id] + positions[first_position + t])  // (B,T,C); table (V,C), positions (P,C) or
+/// none. kernels/embedding.hpp. Positions may be a fixed table: then they take no gradient.
 Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, std::int64_t first_position,
               DropoutSite dropout);
 
@@ -32,22 +32,24 @@ Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, 
 ///   dx = dy W,  dW = dyᵀ x,  db = column sums of dy
 Var linear(Tape& tape, Var x, Var w, Var b);
 
-/// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles with an
-/// online softmax. kernels/attention.hpp.
-/// q (B,T,C); k, v (B,S,C); all three may be columns of one packed projection. Saves the output and one logsumexp a row.
-Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask, DropoutSite dropout);
+/// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
+/// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,C); all three may be columns of one
+/// packed projection. Saves the output and one logsumexp a row.
+Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask,
+              DropoutSite dropout);
 
 struct ResidualNorm {
   Var stream;  // stream + dropout(branch)
   Var normed;  // LayerNorm(stream) * gain + bias
 };
 
-/// Residual addition, dropout and LayerNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch` may be none: then
-/// `stream` comes back as it is. Consumes the branch.
-ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps, DropoutSite dropout);
+/// Residual addition, dropout and LayerNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch` may be
+/// none: then `stream` comes back as it is. Consumes the branch.
+ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps,
+                           DropoutSite dropout);
 
-/// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. One operation: saves the
-/// pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
+/// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. One operation:
+/// saves the pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation);
 
 /// What a batch's targets cost, as sums in nats over the targets that count.
@@ -57,10 +59,11 @@ struct Loss {
   std::int64_t targets = 0;
 };
 
-/// The root of a language model: logits = x Wᵀ in chunks of rows, cross-entropy against `targets` (one a row of x,
-/// ignored_target counts nowhere), never (R,V) in memory. kernels/loss.hpp. x (…,C), w (V,C).
-/// When recording, the gradients of sum(smoothed) / normaliser by x and w are written at once: the root's backward is
-/// part of its forward, so that the logits are made once.
-Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, double normaliser, float label_smoothing);
+/// The root of a language model: logits = x Wᵀ in chunks of rows, cross-entropy against `targets` (one a row
+/// of x, ignored_target counts nowhere), never (R,V) in memory. kernels/loss.hpp. x (…,C), w (V,C). When
+/// recording, the gradients of sum(smoothed) / normaliser by x and w are written at once: the root's backward
+/// is part of its forward, so that the logits are made once.
+Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, double normaliser,
+                        float label_smoothing);
 
 }  // namespace quern

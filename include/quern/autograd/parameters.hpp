@@ -22,8 +22,8 @@ struct Init {
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
 };
 
-/// A named tensor that training changes. Its gradient's destination lives in the store; `slot.written` says whether
-/// this step has written it, over all micro-batches.
+/// A named tensor that training changes. Its gradient's destination lives in the store; `slot.written` says
+/// whether this step has written it, over all micro-batches.
 struct Parameter {
   std::string name;  // "decoder.blocks.0.attention.qkv.weight"
   std::vector<std::int64_t> shape;

@@ -1,5 +1,6 @@
-// Reverse-mode differentiation. Operations run at once and record how to go back; backward() is one reverse loop.
-// Execution order is topological order (Griewank & Walther 2008, "Evaluating Derivatives", section 3.2).
+// Reverse-mode differentiation. Operations run at once and record how to go back; backward() is one reverse
+// loop. Execution order is topological order (Griewank & Walther 2008, "Evaluating Derivatives",
+// section 3.2).
 #pragma once
 
 #include <initializer_list>
@@ -39,15 +40,17 @@ enum class Mode {
   infer,  // records nothing, no dropout; the same modules run
 };
 
-/// Where a step's random numbers come from. `first_sequence` is the global index of the batch's first sequence over
-/// micro-batches (and ranks), so that a number falls on the same element however the batch is cut.
+/// Where a step's random numbers come from. `first_sequence` is the global index of the batch's first
+/// sequence over micro-batches (and ranks), so that a number falls on the same element however the batch is
+/// cut.
 struct RandomContext {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint64_t first_sequence = 0;
 };
 
-/// Lives for one forward and at most one backward pass; at its end all that it took from the workspace goes back.
+/// Lives for one forward and at most one backward pass; at its end all that it took from the workspace goes
+/// back.
 class Tape {
  public:
   explicit Tape(Workspace& workspace, Mode mode, RandomContext random = {});
@@ -59,31 +62,35 @@ class Tape {
 
   // --- making variables
   Var parameter(Parameter& parameter) { return Var(parameter.slot); }
-  /// A variable on numbers that somebody else owns and that outlive the tape: an input (needs_grad for tests).
+  /// A variable on numbers that somebody else owns and that outlive the tape: an input (needs_grad for
+  /// tests).
   Var leaf(Tensor value, bool needs_grad = false);
   /// A fresh variable with its own buffer, not initialised.
   Var make(std::initializer_list<std::int64_t> shape, Type type = Type::f32, bool needs_grad = true);
-  /// Columns [begin, begin + n) of x's last axis as a variable of its own: the same buffer, its own gradient state.
+  /// Columns [begin, begin + n) of x's last axis as a variable of its own: the same buffer, its own gradient
+  /// state.
   Var columns(Var x, std::int64_t begin, std::int64_t n);
 
   // --- for operations
-  /// Declares an operation. Inputs may hold "none". The closure is called as closure(tape) in backward; it must be
-  /// trivially copyable and destructible: what it captures is what is saved for backward.
+  /// Declares an operation. Inputs may hold "none". The closure is called as closure(tape) in backward; it
+  /// must be trivially copyable and destructible: what it captures is what is saved for backward.
   template <class Closure>
   void record(const char* name, std::initializer_list<Var> inputs, std::initializer_list<Var> outputs,
               const Closure& closure) {
     static_assert(std::is_trivially_copyable_v<Closure> && std::is_trivially_destructible_v<Closure>);
     if (!begin_node(inputs, outputs)) return;
     const Closure* kept = workspace_.arena.make<Closure>(closure);
-    push_node(name, [](Tape& tape, const void* c) { (*static_cast<const Closure*>(c))(tape); }, kept, inputs, outputs);
+    push_node(
+        name, [](Tape& tape, const void* c) { (*static_cast<const Closure*>(c))(tape); }, kept, inputs,
+        outputs);
   }
   /// Marks x's value as captured by a closure, so that consume() leaves it.
   Var keep(Var x);
-  /// The caller was the last reader of x in forward: its buffer goes back unless a closure captured it. A value that
-  /// can be made again (see refillable) goes back in any case.
+  /// The caller was the last reader of x in forward: its buffer goes back unless a closure captured it. A
+  /// value that can be made again (see refillable) goes back in any case.
   void consume(Var x);
-  /// Says how x's value is made again after it was consumed: closure(tape) writes x.value(). For what costs little to
-  /// compute and much to keep.
+  /// Says how x's value is made again after it was consumed: closure(tape) writes x.value(). For what costs
+  /// little to compute and much to keep.
   template <class Closure>
   void refillable(Var x, const Closure& closure) {
     static_assert(std::is_trivially_copyable_v<Closure> && std::is_trivially_destructible_v<Closure>);
@@ -103,8 +110,8 @@ class Tape {
   Tensor grad(Var x);
   /// Where x's gradient goes; empty when nobody wants it. The next writer will add.
   Sink sink(Var x);
-  /// As sink(input), but y's own gradient buffer is handed on when input has none yet: then the sink's tensor *is*
-  /// grad(y), beta is 0, and the kernel works in place.
+  /// As sink(input), but y's own gradient buffer is handed on when input has none yet: then the sink's tensor
+  /// *is* grad(y), beta is 0, and the kernel works in place.
   Sink hand_over(Var y, Var input);
 
   /// Goes back from the gradients that seed() or a loss has written.
@@ -136,7 +143,9 @@ class Tape {
 class Scratch {
  public:
   Scratch(Tape& tape, std::size_t floats)
-      : pool_(tape.pool()), data_(static_cast<float*>(pool_.allocate(floats * sizeof(float)))), size_(floats) {}
+      : pool_(tape.pool()),
+        data_(static_cast<float*>(pool_.allocate(floats * sizeof(float)))),
+        size_(floats) {}
   ~Scratch() { pool_.release(data_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

@@ -6,27 +6,28 @@ namespace quern {
 
 class Tape;
 
-/// What a variable stands on: its value, its gradient, and how far the gradient is. A slot may be a part (a range of
-/// columns) of another slot's buffer: q, k and v over the packed projection.
+/// What a variable stands on: its value, its gradient, and how far the gradient is. A slot may be a part (a
+/// range of columns) of another slot's buffer: q, k and v over the packed projection.
 struct Slot {
   Tensor value;
-  Tensor grad;               // empty until somebody writes it; a parameter's is the store's from the start
+  Tensor grad;                  // empty until somebody writes it; a parameter's is the store's from the start
   void* value_block = nullptr;  // the pool's block, when the tape owns it
   void* grad_block = nullptr;
-  Slot* owner = nullptr;      // the slot whose buffer this is a part of
-  Slot* parts = nullptr;      // an owner's parts, a chain through next_part
+  Slot* owner = nullptr;  // the slot whose buffer this is a part of
+  Slot* parts = nullptr;  // an owner's parts, a chain through next_part
   Slot* next_part = nullptr;
   Slot* next_owned = nullptr;  // the tape's chain of slots with blocks
   std::int64_t first_column = 0;
-  int consumers = 0;          // nodes that take this slot as an input
+  int consumers = 0;  // nodes that take this slot as an input
   bool needs_grad = false;
-  bool written = false;       // grad holds a number; an unwritten gradient is an exact zero
-  bool kept = false;          // a closure captured the value
+  bool written = false;  // grad holds a number; an unwritten gradient is an exact zero
+  bool kept = false;     // a closure captured the value
   void (*refill)(Tape&, const void* closure) = nullptr;  // makes a value again that was consumed
   const void* refill_closure = nullptr;
 };
 
-/// A variable of the computation: a trivially copyable handle. A default Var stands for "none" (no bias, no branch).
+/// A variable of the computation: a trivially copyable handle. A default Var stands for "none" (no bias, no
+/// branch).
 class Var {
  public:
   Var() = default;

@@ -1,6 +1,6 @@
-// The memory of one step, in two regions: an Arena (a stack with a mark) for nodes, closures and statistics, and a Pool
-// (free lists by size) for tensors, each of which goes back at its last use. Both keep what they got from the system,
-// so that a step after the first allocates nothing.
+// The memory of one step, in two regions: an Arena (a stack with a mark) for nodes, closures and statistics,
+// and a Pool (free lists by size) for tensors, each of which goes back at its last use. Both keep what they
+// got from the system, so that a step after the first allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@
 
 namespace quern {
 
-/// A stack of bytes in chunks. reset() returns to a mark and keeps the chunks. Nothing placed here is destroyed.
+/// A stack of bytes in chunks. reset() returns to a mark and keeps the chunks. Nothing placed here is
+/// destroyed.
 class Arena {
  public:
   struct Mark {
@@ -49,8 +50,9 @@ class Arena {
   Mark mark_;
 };
 
-/// Blocks by size. A freed block is kept for the next request of its size (or up to a quarter less). Blocks of a
-/// megabyte and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer builds.
+/// Blocks by size. A freed block is kept for the next request of its size (or up to a quarter less). Blocks
+/// of a megabyte and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer
+/// builds.
 class Pool {
  public:
   Pool() = default;

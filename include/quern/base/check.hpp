@@ -24,8 +24,8 @@ enum class ErrorKind {
 /// "config", "file", … as printed in error[config].
 std::string_view name(ErrorKind kind);
 
-/// A mistake or mishap outside the program. what() is "what" alone; `place` is file:line:column or a path, may be
-/// empty; `hint` says what to do, may be empty.
+/// A mistake or mishap outside the program. what() is "what" alone; `place` is file:line:column or a path,
+/// may be empty; `hint` says what to do, may be empty.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind_, const std::string& what, std::string hint_ = {}, std::string place_ = {})
@@ -61,8 +61,8 @@ std::string describe(const Values&... values) {
 }  // namespace quern
 
 /// QUERN_CHECK(a == b, a, b): throws quern::Bug with the expression, the listed values and the place.
-#define QUERN_CHECK(expression, ...)                                                                       \
-  do {                                                                                                     \
-    if (!(expression)) [[unlikely]]                                                                        \
-      ::quern::fail_check(#expression, __FILE__, __LINE__, ::quern::detail::describe(__VA_ARGS__));        \
+#define QUERN_CHECK(expression, ...)                                                                \
+  do {                                                                                              \
+    if (!(expression)) [[unlikely]]                                                                 \
+      ::quern::fail_check(#expression, __FILE__, __LINE__, ::quern::detail::describe(__VA_ARGS__)); \
   } while (false)

@@ -1,4 +1,5 @@
-// Which instruction set the kernels run on. Each kernel of ours is compiled once per level and chosen once at start.
+// Which instruction set the kernels run on. Each kernel of ours is compiled once per level and chosen once at
+// start.
 #pragma once
 
 #include <string_view>
@@ -13,8 +14,8 @@ std::string_view name(Isa isa);
 /// The highest level that this processor has.
 Isa detected_isa();
 
-/// The level in use: QUERN_ISA (portable, v2, v3, v4) when set, else detected_isa(). Throws Error(config) for a name
-/// that is unknown or a level that the processor lacks.
+/// The level in use: QUERN_ISA (portable, v2, v3, v4) when set, else detected_isa(). Throws Error(config) for
+/// a name that is unknown or a level that the processor lacks.
 Isa isa();
 
 /// The processor's own name, as the kernel tells it; "unknown" when it does not.

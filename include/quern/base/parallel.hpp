@@ -1,5 +1,5 @@
-// Loops over the cores. What a chunk is depends on the problem alone, never on the number of threads, and partial
-// results are added in chunk order: the same bits for any thread count.
+// Loops over the cores. What a chunk is depends on the problem alone, never on the number of threads, and
+// partial results are added in chunk order: the same bits for any thread count.
 #pragma once
 
 #include <omp.h>
@@ -15,8 +15,8 @@ inline int thread_count() { return omp_get_max_threads(); }
 /// Sets the thread count of this process; n >= 1.
 inline void set_thread_count(int n) { omp_set_num_threads(n); }
 
-/// f(begin, end) over chunks of at most `grain` of [0, n), in parallel. Runs on the calling thread when one chunk is
-/// all there is.
+/// f(begin, end) over chunks of at most `grain` of [0, n), in parallel. Runs on the calling thread when one
+/// chunk is all there is.
 template <class F>
 void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
   const std::int64_t chunks = (n + grain - 1) / grain;

@@ -1,5 +1,6 @@
-// Randomness as a pure function: Philox4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3").
-// No state: the same number falls on the same element for any thread count, micro-batch split or resume.
+// Randomness as a pure function: Philox4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1,
+// 2, 3"). No state: the same number falls on the same element for any thread count, micro-batch split or
+// resume.
 #pragma once
 
 #include <array>
@@ -9,7 +10,8 @@
 namespace quern {
 
 /// Ten rounds of Philox4x32.
-constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                              std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * counter[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57U} * counter[2];
@@ -27,8 +29,8 @@ constexpr std::uint64_t site_hash(std::string_view path) {
   return h;
 }
 
-/// One stream of random numbers, f(seed, step, site, row, block): `key` mixes seed and site, `step` is the training
-/// step. at(row, block) gives four independent 32-bit numbers.
+/// One stream of random numbers, f(seed, step, site, row, block): `key` mixes seed and site, `step` is the
+/// training step. at(row, block) gives four independent 32-bit numbers.
 struct RandomStream {
   std::array<std::uint32_t, 2> key{};
   std::uint32_t step = 0;

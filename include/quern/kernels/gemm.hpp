@@ -1,4 +1,5 @@
-// The matrix product, the whole seam to oneDNN. Every product of the engine reads as algebra over strided views:
+// The matrix product, the whole seam to oneDNN. Every product of the engine reads as algebra over strided
+// views:
 //   Y = X Wᵀ + b       gemm(Y, X, W.t(), {.bias = b})
 //   dX = dY W          gemm(dX, dY, W)
 //   dW = dYᵀ X         gemm(dW, dY.t(), X)
@@ -16,11 +17,13 @@ struct GemmOptions {
   const float* bias = nullptr;  // (N), added to every row
 };
 
-/// c (M,N) = a (M,K) · b (K,N) + bias + beta · c. Rows or columns of each operand must be dense (one stride is 1).
-/// Sums in f32. oneDNN's matmul behind a cache of primitives by shape; operands of few rows and tiny products too.
+/// c (M,N) = a (M,K) · b (K,N) + bias + beta · c. Rows or columns of each operand must be dense (one stride
+/// is 1). Sums in f32. oneDNN's matmul behind a cache of primitives by shape; operands of few rows and tiny
+/// products too.
 void gemm(Mat c, Mat a, Mat b, const GemmOptions& options = {});
 
-/// The same product by three plain loops that add in order of k: the oracle, and what a platform without oneDNN uses.
+/// The same product by three plain loops that add in order of k: the oracle, and what a platform without
+/// oneDNN uses.
 void gemm_reference(Mat c, Mat a, Mat b, const GemmOptions& options = {});
 
 /// oneDNN's own version, "2.6.3".

@@ -1,6 +1,6 @@
 // Views on numbers that somebody else owns. The alphabet of shapes, used in every comment:
-//   B batch, T query length, S key length, C = d_model, H heads, D = d_k, F = d_ff, V vocabulary, R rows (all leading
-//   axes flattened).
+//   B batch, T query length, S key length, C = d_model, H heads, D = d_k, F = d_ff, V vocabulary, R rows (all
+//   leading axes flattened).
 #pragma once
 
 #include <cstdint>
@@ -103,7 +103,8 @@ struct Tensor {
   Mat mat() const {
     QUERN_CHECK(rank >= 1, rank);
     for (int i = 0; i + 2 < rank; ++i)
-      QUERN_CHECK(dim[i] == 1 || stride[i] == stride[i + 1] * dim[i + 1], i, stride[i], stride[i + 1], dim[i + 1]);
+      QUERN_CHECK(dim[i] == 1 || stride[i] == stride[i + 1] * dim[i + 1], i, stride[i], stride[i + 1],
+                  dim[i + 1]);
     return {data, type, rows(), last(), rank >= 2 ? stride[rank - 2] : last(), stride[rank - 1]};
   }
 
@@ -136,8 +137,8 @@ inline bool same_shape(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// Where a gradient goes: to = gradient + beta * to. beta is 0 (overwrite, whatever is there, NaN too) for the first
-/// writer and 1 for later ones. An empty sink means that nobody wants this gradient.
+/// Where a gradient goes: to = gradient + beta * to. beta is 0 (overwrite, whatever is there, NaN too) for
+/// the first writer and 1 for later ones. An empty sink means that nobody wants this gradient.
 struct Sink {
   Tensor to;
   float beta = 0;

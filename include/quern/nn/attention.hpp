@@ -11,7 +11,8 @@ struct LayerCache {
   std::int64_t length = 0;  // tokens held
 };
 
-/// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are columns of it.
+/// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are
+/// columns of it.
 struct MultiHeadAttention {
   std::int64_t heads;
   Linear qkv;           // (3C,C): the rows of q, then k, then v
@@ -20,8 +21,8 @@ struct MultiHeadAttention {
 
   MultiHeadAttention(const Scope& scope, const ModelConfig& config);
 
-  /// x (B,T,C) -> (B,T,C), causal. With a cache, x continues the tokens it holds and is appended to it; the same kernel
-  /// runs.
+  /// x (B,T,C) -> (B,T,C), causal. With a cache, x continues the tokens it holds and is appended to it; the
+  /// same kernel runs.
   Var operator()(Tape& tape, Var x, LayerCache* cache) const;
 };
 

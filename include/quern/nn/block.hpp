@@ -6,8 +6,8 @@
 
 namespace quern {
 
-/// What flows between blocks: the residual stream and the last branch, not yet added to it (none at the start), so that
-/// the addition is one pass with the next norm.  // (B,T,C) both
+/// What flows between blocks: the residual stream and the last branch, not yet added to it (none at the
+/// start), so that the addition is one pass with the next norm.  // (B,T,C) both
 struct Flow {
   Var stream, branch;
 };

@@ -7,11 +7,10 @@
 #include "quern/nn/init.hpp"
 #include "quern/nn/scope.hpp"
 
-
 namespace quern {
 
-/// Token embedding and positions. With sinusoidal positions the token's row is multiplied by sqrt(d_model), as in the
-/// 2017 paper (section 3.4); with learned ones it is not, as in GPT-2.
+/// Token embedding and positions. With sinusoidal positions the token's row is multiplied by sqrt(d_model),
+/// as in the 2017 paper (section 3.4); with learned ones it is not, as in GPT-2.
 class Embedding {
  public:
   Embedding(const Scope& scope, const ModelConfig& config);
@@ -22,8 +21,8 @@ class Embedding {
   Parameter* tokens;  // (V,C)
 
  private:
-  Parameter* learned_ = nullptr;           // (context_length,C)
-  std::unique_ptr<float[]> sinusoidal_;    // (context_length,C), fixed
+  Parameter* learned_ = nullptr;         // (context_length,C)
+  std::unique_ptr<float[]> sinusoidal_;  // (context_length,C), fixed
   std::int64_t context_length_, d_model_;
   float scale_ = 1;
   DropoutSite dropout_;

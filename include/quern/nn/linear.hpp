@@ -11,7 +11,8 @@ struct Linear {
   Parameter* bias;    // (N) or absent
 
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool has_bias, Init init)
-      : weight(scope.matrix("weight", out, in, init)), bias(has_bias ? scope.vector("bias", out, 0) : nullptr) {}
+      : weight(scope.matrix("weight", out, in, init)),
+        bias(has_bias ? scope.vector("bias", out, 0) : nullptr) {}
 
   Var operator()(Tape& tape, Var x) const { return linear(tape, x, var(weight), var(bias)); }
 };

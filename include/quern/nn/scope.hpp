@@ -13,7 +13,9 @@ class Scope {
  public:
   explicit Scope(ParamStore& store, std::string path = {}) : store_(store), path_(std::move(path)) {}
 
-  Scope operator/(const std::string& name) const { return Scope(store_, path_.empty() ? name : path_ + "." + name); }
+  Scope operator/(const std::string& name) const {
+    return Scope(store_, path_.empty() ? name : path_ + "." + name);
+  }
 
   /// A matrix or an embedding: decays.
   Parameter* matrix(const std::string& name, std::int64_t rows, std::int64_t cols, Init init) const {

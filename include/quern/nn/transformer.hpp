@@ -24,14 +24,16 @@ struct Stack {
 /// A Transformer: a causal decoder with a language-model head.
 class Transformer {
  public:
-  /// `config.vocab_size` is the true size. `trains` false leaves gradients and moments away. Values are not set yet:
-  /// parameters().initialise(seed), or a checkpoint.
+  /// `config.vocab_size` is the true size. `trains` false leaves gradients and moments away. Values are not
+  /// set yet: parameters().initialise(seed), or a checkpoint.
   Transformer(const ModelConfig& config, bool trains);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
-  /// The cost of predicting `targets` (B,T), see cross_entropy_head(); when recording, tape.backward() may follow.
-  Loss loss(Tape& tape, Tokens tokens, const std::int32_t* targets, double normaliser, float label_smoothing) const;
+  /// The cost of predicting `targets` (B,T), see cross_entropy_head(); when recording, tape.backward() may
+  /// follow.
+  Loss loss(Tape& tape, Tokens tokens, const std::int32_t* targets, double normaliser,
+            float label_smoothing) const;
 
   /// The logits of every position  // (B,T,V); of the last position alone  // (B,1,V)
   Var logits(Tape& tape, Tokens tokens, KVCache* cache = nullptr) const;

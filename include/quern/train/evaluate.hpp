@@ -19,7 +19,8 @@ struct Evaluation {
   double bits_per_byte() const;
 };
 
-/// The mean cost over all targets of `windows`, without dropout. Nothing when `cancelled` said so between two batches.
+/// The mean cost over all targets of `windows`, without dropout. Nothing when `cancelled` said so between two
+/// batches.
 std::optional<Evaluation> evaluate(const Transformer& model, Workspace& workspace, EvalWindows& windows,
                                    const std::function<bool()>& cancelled);
 

@@ -21,9 +21,9 @@ struct LoadedRun {
   std::vector<std::string> warnings;  // newer checkpoints that were passed over, and why
 };
 
-/// The model of a run at `checkpoint`: "best" (lowest validation loss among the checkpoints there; the newest when none
-/// was evaluated), "last" (the newest that is intact) or a step's number. Throws Error(run) when `run` is no run or has
-/// no such checkpoint, Error(file) when a named one is damaged.
+/// The model of a run at `checkpoint`: "best" (lowest validation loss among the checkpoints there; the newest
+/// when none was evaluated), "last" (the newest that is intact) or a step's number. Throws Error(run) when
+/// `run` is no run or has no such checkpoint, Error(file) when a named one is damaged.
 LoadedRun load_run(Files& files, const std::filesystem::path& run, const std::string& checkpoint);
 
 /// The config that a run was created with.

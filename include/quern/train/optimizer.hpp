@@ -10,16 +10,16 @@ namespace quern {
 /// The L2 norm of the whole accumulated gradient, summed in double. Gradients must be complete.
 double gradient_norm(ParamStore& parameters);
 
-/// The factor that brings a gradient of this norm down to `clip` (0: no clipping); 1 when it is below already.
-/// Pascanu et al. 2013, 1211.5063.
+/// The factor that brings a gradient of this norm down to `clip` (0: no clipping); 1 when it is below
+/// already. Pascanu et al. 2013, 1211.5063.
 double clip_factor(double norm, double clip);
 
-/// The name of the first parameter whose gradient (or, when all those are finite, whose value) holds a NaN or an
-/// infinity; empty when there is none.
+/// The name of the first parameter whose gradient (or, when all those are finite, whose value) holds a NaN or
+/// an infinity; empty when there is none.
 std::string first_nonfinite_parameter(ParamStore& parameters);
 
-/// One AdamW update of all parameters, gradients multiplied by `gradient_scale`. Matrices and embeddings decay, norms
-/// and biases never; a tied matrix is one parameter and decays once. `step` counts from 1.
+/// One AdamW update of all parameters, gradients multiplied by `gradient_scale`. Matrices and embeddings
+/// decay, norms and biases never; a tied matrix is one parameter and decays once. `step` counts from 1.
 void update(ParamStore& parameters, const OptimConfig& optim, double learning_rate, double gradient_scale,
             std::int64_t step);
 

@@ -22,12 +22,12 @@ struct StepResult {
   double loss = 0, smoothed = 0;  // nats per target token
   double gradient_norm = 0;       // before clipping
   double learning_rate = 0;
-  std::int64_t tokens = 0;        // targets that counted
+  std::int64_t tokens = 0;  // targets that counted
 };
 
-/// One update of `model` on step `step` (from 1): all micro-batches, one normaliser (the step's target tokens), clipping
-/// of the accumulated gradient, AdamW. A step without a single target changes nothing. Throws Error(diverged) before
-/// the update when the loss or the gradient is not finite.
+/// One update of `model` on step `step` (from 1): all micro-batches, one normaliser (the step's target
+/// tokens), clipping of the accumulated gradient, AdamW. A step without a single target changes nothing.
+/// Throws Error(diverged) before the update when the loss or the gradient is not finite.
 StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& windows, const Config& config,
                       std::int64_t step);
 
@@ -40,8 +40,8 @@ class Trainer {
     std::int64_t best_step = 0;
   };
 
-  Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store, JsonlWriter& metrics,
-          Observers& observers);
+  Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store,
+          JsonlWriter& metrics, Observers& observers);
 
   /// Takes weights, moments and progress from a checkpoint.
   void restore(const LoadedCheckpoint& checkpoint);
@@ -74,9 +74,9 @@ class Trainer {
   WindowSampler windows_;
   std::optional<EvalWindows> validation_;
   Progress progress_;
-  std::int64_t saved_ = -1;          // step of the last save
-  double saved_at_ = 0;              // seconds()
-  double save_seconds_;              // what a save costs, as far as known
+  std::int64_t saved_ = -1;  // step of the last save
+  double saved_at_ = 0;      // seconds()
+  double save_seconds_;      // what a save costs, as far as known
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

@@ -1,6 +1,7 @@
-// Vectors for the files that are compiled once per instruction-set level. Included only by src/kernels/level/*.cpp.
-// Everything here is static or a builtin: an inline function of a shared header compiled at a high level could be the
-// copy that the linker keeps for every caller. GCC's vector extensions lower to whatever the level has.
+// Vectors for the files that are compiled once per instruction-set level. Included only by
+// src/kernels/level/*.cpp. Everything here is static or a builtin: an inline function of a shared header
+// compiled at a high level could be the copy that the linker keeps for every caller. GCC's vector extensions
+// lower to whatever the level has.
 #pragma once
 
 #include <stdint.h>
@@ -32,7 +33,8 @@ QUERN_INLINE vf load(const float* p) {
   return v;
 }
 QUERN_INLINE void store(float* p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
-/// x in every lane. x - 0 is x for every x, a negative zero too, so that the subtraction folds away; x + 0 is not.
+/// x in every lane. x - 0 is x for every x, a negative zero too, so that the subtraction folds away; x + 0 is
+/// not.
 QUERN_INLINE vf broadcast(float x) { return x - vf{}; }
 
 /// The first n < lanes elements; the rest is `fill`.

@@ -19,9 +19,7 @@ QUERN_INLINE vf sqrt(vf x) {
 QUERN_INLINE vf abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 
 /// `magnitude` (not negative) with the sign of `of`.
-QUERN_INLINE vf with_sign(vf magnitude, vf of) {
-  return (vf)((vi)magnitude | ((vi)of & (-0x7fffffff - 1)));
-}
+QUERN_INLINE vf with_sign(vf magnitude, vf of) { return (vf)((vi)magnitude | ((vi)of & (-0x7fffffff - 1))); }
 
 /// e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2.
 QUERN_INLINE vf exp(vf x) {
