@@ -1,5 +1,10 @@
 // quern train
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "command.hpp"
@@ -18,6 +23,26 @@ struct TrainOptions : ConfigOptions {
   bool overwrite = false, quiet = false;
 };
 
+/// A file open for appending, closed at the end.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  void open(const std::filesystem::path& path) {
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd_ < 0)
+      throw Error(ErrorKind::io, std::string("cannot open: ") + std::strerror(errno), "", path.string());
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
 int run(const TrainOptions& options) {
   TrainRequest request{options.files,  options.sets,      options.run_dir,
                        options.resume, options.overwrite, commit()};
@@ -25,13 +50,19 @@ int run(const TrainOptions& options) {
     request.config_files = {(data_directory() / "../configs/toy.json").lexically_normal().string()};
   Files files;
   const Terminal terminal = inspect_terminal(STDERR_FILENO);
-  const TrainOutcome outcome = train(files, request, [&](Observers& observers, const Config& config) {
+  Descriptor log;
+  const auto watch = [&](Observers& observers, const Config& config, const std::filesystem::path& run_dir) {
     ConsoleOptions console;
     console.terminal = terminal;
     console.log_interval = config.watch.log_interval;
     console.quiet = options.quiet;
     observers.add(std::make_unique<Console>(console));
-  });
+    log.open(run_dir / "log.txt");  // the same lines without a terminal's manners
+    console.terminal = {log.fd(), false, false, true, false, 80};
+    console.quiet = false;
+    observers.add(std::make_unique<Console>(console));
+  };
+  const TrainOutcome outcome = train(files, request, watch);
   if (!options.quiet && outcome.exit_code == 0) {
     const std::string path = outcome.run_dir.string();
     const std::string picture = loss_picture(read_runs({path}), plot_options(terminal));
@@ -50,12 +81,18 @@ void add_train(CLI::App& app) {
        "quern train --resume runs/latest --set run.max_steps=4000"},
       [options] { return run(*options); });
   add_config_options(*command, *options);
-  command->add_option("--run-dir", options->run_dir,
-                      "The run's directory (default: runs/<name>-<time>-<hex>)");
-  command->add_option(
-      "--resume", options->resume,
-      "Go on with a run: its directory, one of its checkpoints, or auto: the run at --run-dir when "
-      "there is one, else a new one");
+  const auto not_empty = [](const std::string& value) {
+    return value.empty() ? std::string("is empty; leave it away or name one") : std::string();
+  };
+  command
+      ->add_option("--run-dir", options->run_dir, "The run's directory (default: runs/<name>-<time>-<hex>)")
+      ->check(not_empty);
+  command
+      ->add_option(
+          "--resume", options->resume,
+          "Go on with a run: its directory, one of its checkpoints, or auto: the run at --run-dir when "
+          "there is one, else a new one")
+      ->check(not_empty);
   command->add_flag("--overwrite", options->overwrite, "Replace the run that is at --run-dir");
   command->add_flag("-q,--quiet", options->quiet, "Print warnings and errors only");
 }

@@ -150,7 +150,7 @@ void require_run(const Files& files, const fs::path& directory) {
   if (state == DirectoryState::run) return;
   throw Error(ErrorKind::run,
               state == DirectoryState::missing ? "there is no such run" : "the directory holds no run",
-              "a run is a directory that `quern train` has made; `quern runs ls` lists them",
+              "a run is a directory that `quern train` has made, such as runs/latest",
               directory.string());
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "quern/base/cpu.hpp"
+#include "quern/base/durable.hpp"
 #include "quern/base/parallel.hpp"
 #include "quern/train/environment.hpp"
 #include "quern/train/load.hpp"
@@ -76,6 +77,16 @@ void require_same(const nlohmann::json& state, const char* key, const std::strin
               "restore the file, or start a new run");
 }
 
+/// The checkpoint that a user names: there must be one (7), and it must be intact (3).
+LoadedCheckpoint open_named(Files& files, const CheckpointStore& store, const fs::path& path) {
+  if (fs::exists(path)) return open_checkpoint(files, path);
+  std::string steps;
+  for (const std::int64_t s : store.steps()) steps += (steps.empty() ? "" : ", ") + std::to_string(s);
+  throw Error(ErrorKind::run, "there is no checkpoint " + path.string(),
+              steps.empty() ? "this run has none yet; resume the run itself"
+                            : "this run has checkpoints of steps " + steps);
+}
+
 Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                const std::optional<fs::path>& named) {
   RunDirectory directory = RunDirectory::resume(files, run);
@@ -89,7 +100,12 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   {}};
   CheckpointStore store(files, run);
   if (named) {
-    session.checkpoint.emplace(open_checkpoint(files, *named));
+    session.checkpoint.emplace(open_named(files, store, *named));
+    const auto steps = store.steps();
+    if (!steps.empty() && steps.front() > session.checkpoint->step())
+      session.warnings.push_back("this run had come to step " + std::to_string(steps.front()) +
+                                 "; it goes on from step " + std::to_string(session.checkpoint->step()) +
+                                 " and its later checkpoints are deleted");
     store.discard_after(session.checkpoint->step());
   } else {
     auto found = store.find_latest();
@@ -107,6 +123,9 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                       ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
   }
+  // What a resume has changed stays, so that the next one need not say it again.
+  if (to_json(config) != to_json(created))
+    replace_file_durably(files, session.directory.resolved_config(), to_json(config));
   return session;
 }
 
@@ -154,7 +173,7 @@ StartEvent describe(const Session& session, const Transformer& model) {
 int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores(); }
 
 TrainOutcome train(Files& files, const TrainRequest& request,
-                   const std::function<void(Observers&, const Config&)>& watch) {
+                   const std::function<void(Observers&, const Config&, const fs::path&)>& watch) {
   Session session = prepare(files, request);
   const Config& config = session.config;
   set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
@@ -167,7 +186,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   CheckpointStore store(files, session.directory.path());
   Observers observers;
   observers.add(metrics);
-  watch(observers, config);
+  watch(observers, config, session.directory.path());
   Trainer trainer(config, session.corpus, model, store, metrics, observers);
 
   const StartEvent about = describe(session, model);

@@ -39,8 +39,8 @@ TEST_CASE("train, eval, sample and curves of one run") {
   CHECK(has(trained.err, "2 threads") + has(trained.err, "1 thread") > 0);
   CHECK(has(trained.err, "completed after step 50"));
   for (const char* file :
-       {"config.json", "config.resolved.json", "env.json", "metrics.jsonl", "tokenizer.json", "latest",
-        "lock", "ckpt/step-000000050/model.safetensors", "ckpt/step-000000050/optim.safetensors",
+       {"config.json", "config.resolved.json", "env.json", "metrics.jsonl", "tokenizer.json", "log.txt",
+        "latest", "lock", "ckpt/step-000000050/model.safetensors", "ckpt/step-000000050/optim.safetensors",
         "ckpt/step-000000050/state.json", "ckpt/step-000000050/manifest.json"})
     CHECK(fs::exists(directory / "run" / file));
 
@@ -140,6 +140,8 @@ TEST_CASE("usage mistakes are exit 2 with a suggestion") {
   CHECK(has(flag.err, "--config"));
   CHECK(run({"eval", "--run", "nowhere"}, directory).code == 7);
   CHECK(run({"bench", "Z"}, directory).code == 2);
+  CHECK(run({"train", "--resume", ""}, directory).code == 2);
+  CHECK(run({"train", "--run-dir", ""}, directory).code == 2);
 }
 
 TEST_CASE("help and version go to stdout") {

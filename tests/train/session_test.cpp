@@ -41,7 +41,7 @@ struct Fixture {
     }
     request.sets = std::move(sets);
     request.resume = resume.empty() || resume == "auto" ? resume : (directory / resume).string();
-    return train(files, request, [](Observers&, const Config&) {}).exit_code;
+    return train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {}).exit_code;
   }
 
   std::string bytes(const std::string& path) { return test::get(directory / path); }
@@ -133,6 +133,8 @@ TEST_CASE("what a resume may change, and what not") {
     CHECK(std::string(error.what()).find("0.5") != std::string::npos);
   }
   CHECK(kind_of([&] { f.run("", {"run.max_steps=2"}, "run"); }) == 7);
+  CHECK(f.run("", {}, "run") == 0);  // max_steps 5 has stayed
+  CHECK(kind_of([&] { f.run("", {}, "run/ckpt/step-000000099"); }) == 7);
   test::put(f.directory / "text.txt", f.text + "x");
   CHECK(kind_of([&] { f.run("", {"run.max_steps=9"}, "run"); }) == 7);  // another corpus
   CHECK(kind_of([&] { f.run("", {}, "nothing-there"); }) == 7);

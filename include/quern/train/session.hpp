@@ -25,13 +25,13 @@ struct TrainOutcome {
   std::filesystem::path run_dir;
 };
 
-/// Trains as the request says; `watch` adds observers once the run's config is known. Errors before the first
-/// step leave nothing behind; later ones leave the run resumable.
+/// Trains as the request says; `watch` adds observers once the run's config and directory are known. Errors
+/// before the first step leave nothing behind; later ones leave the run resumable.
 ///   new run:  config (2), corpus (3), the directory (4, 7), then training.
 ///   resume:   the run's own config with those changes that a resume allows (7 otherwise), its tokenizer, the
 ///             same corpus (7), the newest intact checkpoint, or the named one (3).
 TrainOutcome train(Files& files, const TrainRequest& request,
-                   const std::function<void(Observers&, const Config&)>& watch);
+                   const std::function<void(Observers&, const Config&, const std::filesystem::path&)>& watch);
 
 /// The threads that run.threads = 0 stands for: OMP_NUM_THREADS when set, else every core this process may
 /// use.
