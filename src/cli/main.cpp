@@ -75,6 +75,7 @@ int fail(const std::string& text, int code) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is EPIPE, which ends the program quietly
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is EFBIG, an error like a full disk
   using quern::cli::fail;
   quern::cli::occupy_standard_streams();
   try {

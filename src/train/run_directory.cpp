@@ -129,7 +129,10 @@ std::optional<pid_t> wait_for_process(const File& lock) {
 DirectoryState directory_state(const Files& files, const fs::path& directory) {
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored)) {
-    return files.kind(directory) == EntryKind::missing ? DirectoryState::missing : DirectoryState::foreign;
+    const EntryKind kind = files.kind(directory);
+    if (kind == EntryKind::missing) return DirectoryState::missing;
+    // A directory by now: another start has just made it.
+    if (kind != EntryKind::directory) return DirectoryState::foreign;
   }
   bool locked_once = false;
   bool only_ours = true;
@@ -150,8 +153,7 @@ void require_run(const Files& files, const fs::path& directory) {
   if (state == DirectoryState::run) return;
   throw Error(ErrorKind::run,
               state == DirectoryState::missing ? "there is no such run" : "the directory holds no run",
-              "a run is a directory that `quern train` has made, such as runs/latest",
-              directory.string());
+              "a run is a directory that `quern train` has made, such as runs/latest", directory.string());
 }
 
 RunDirectory::RunDirectory(Files& files, fs::path path) : files_(&files), path_(std::move(path)) {}
@@ -160,19 +162,19 @@ RunDirectory RunDirectory::create(Files& files, const RunRequest& request) {
   const bool dated = request.directory.empty();
   if (dated) check_name(request.name);
   const fs::path path = dated ? request.root / dated_name(request.name) : without_slash(request.directory);
-  const auto check_state = [&] {
-    const DirectoryState state = directory_state(files, path);
+  const auto check = [&](DirectoryState state) {
     const bool good = state == DirectoryState::missing || state == DirectoryState::vacant ||
                       (state == DirectoryState::run && request.overwrite);
     if (!good) refuse_directory(state, path);
   };
-  // A run in use is told as such, not as one that exists.
-  if (directory_state(files, path) != DirectoryState::run) check_state();
+  // Before the lock only what is foreign is refused: a run in use is told as such, not as one that exists.
+  const DirectoryState before = directory_state(files, path);
+  if (before != DirectoryState::run) check(before);
   RunDirectory run(files, path);
   run.root_ = request.root;
   run.fresh_ = make_directories(files, path);
   run.take_lock();
-  check_state();
+  check(directory_state(files, path));
   run.probe();
   return run;
 }

@@ -106,12 +106,10 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
       session.warnings.push_back("this run had come to step " + std::to_string(steps.front()) +
                                  "; it goes on from step " + std::to_string(session.checkpoint->step()) +
                                  " and its later checkpoints are deleted");
-    store.discard_after(session.checkpoint->step());
   } else {
     auto found = store.find_latest();
     session.warnings = std::move(found.warnings);
     session.checkpoint = std::move(found.checkpoint);
-    if (session.checkpoint) store.discard_after(session.checkpoint->step());
   }
   if (session.checkpoint) {
     require_same(session.checkpoint->state(), "corpus", session.corpus.fingerprint,
@@ -122,6 +120,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   "run.max_steps is " + std::to_string(config.run.max_steps) +
                       ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
+    store.discard_after(session.checkpoint->step());  // only now: a resume that is refused deletes nothing
   }
   // What a resume has changed stays, so that the next one need not say it again.
   if (to_json(config) != to_json(created))

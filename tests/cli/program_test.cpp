@@ -1,5 +1,5 @@
 // The built program from outside: what CONTRACT-level scripts rely on.
-#include <sys/stat.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <csignal>
@@ -195,6 +195,26 @@ TEST_CASE("a signal finishes the step, saves, and the run goes on from there as 
   REQUIRE(train(other, {"run.max_steps=600"}).code == 0);
   const std::string model = "ckpt/step-000000600/model.safetensors";
   CHECK(get(directory / "run" / model) == get(other / "run" / model));
+}
+
+TEST_CASE("a file that may not grow further is an error with exit 4, and the run goes on once it may") {
+  const TemporaryDirectory directory, whole;
+  const std::vector<std::string> words = {
+      "train",    "--config", configs + "tiny.json", "--run-dir", (directory / "run").string(),
+      "--resume", "auto"};
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const struct rlimit small { 60'000, before.rlim_max };  // model.safetensors takes about 115,000 bytes
+  setrlimit(RLIMIT_FSIZE, &small);
+  const Outcome limited = run(words, directory);
+  setrlimit(RLIMIT_FSIZE, &before);
+  CAPTURE(limited.err);
+  CHECK(limited.code == 4);
+  CHECK(has(limited.err, "error[io]"));
+  REQUIRE(run(words, directory).code == 0);
+  REQUIRE(train(whole).code == 0);
+  const std::string model = "ckpt/step-000000050/model.safetensors";
+  CHECK(get(directory / "run" / model) == get(whole / "run" / model));
 }
 
 TEST_CASE("kill -9 at random instants loses nothing that a resume does not make again, bit for bit") {

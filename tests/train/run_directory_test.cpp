@@ -1,5 +1,6 @@
 #include "quern/train/run_directory.hpp"
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,29 +202,40 @@ TEST_CASE("run directory: a lock whose file was removed meanwhile guards nothing
   CHECK(error_of([&] { RunDirectory::create(files, request_for(place / "run")); }).kind == ErrorKind::run);
 }
 
+namespace {
+
+// Starts a run when `turn` says so and exits: 0 when it got it (it keeps it until the other has ended), 7
+// when the other has it and was named.
+[[noreturn]] void start_in_child(const fs::path& directory, int turn, const int (&ended)[2]) {
+  char byte = 0;
+  if (::read(turn, &byte, 1) != 1) ::_exit(99);
+  try {
+    Files files;
+    RunDirectory run = RunDirectory::create(files, request_for(directory));
+    run.begin(kTexts);
+    pollfd other{ended[0], POLLIN, 0};
+    ::poll(&other, 1, 10'000);
+    ::_exit(0);  // as in a kill: no destructor runs
+  } catch (const Error& error) {
+    const bool named = contains(error.what(), "in use by process ") && ::write(ended[1], "e", 1) == 1;
+    ::_exit(named ? static_cast<int>(error.kind) : 98);
+  } catch (...) {
+    ::_exit(97);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("run directory: of two that start at once exactly one goes on") {
   for (int round = 0; round < 20; ++round) {
     const TemporaryDirectory place;
-    int turn[2];
+    int turn[2], ended[2];
     REQUIRE(::pipe(turn) == 0);
+    REQUIRE(::pipe(ended) == 0);
     std::vector<pid_t> children;
     for (int i = 0; i < 2; ++i) {
       const pid_t child = ::fork();
-      if (child == 0) {
-        char go = 0;
-        if (::read(turn[0], &go, 1) != 1) ::_exit(99);
-        try {
-          Files files;
-          RunDirectory run = RunDirectory::create(files, request_for(place / "run"));
-          run.begin(kTexts);
-          ::usleep(20'000);
-          ::_exit(0);  // as in a kill: no destructor runs
-        } catch (const Error& error) {
-          ::_exit(contains(error.what(), "in use by process ") ? static_cast<int>(error.kind) : 98);
-        } catch (...) {
-          ::_exit(97);
-        }
-      }
+      if (child == 0) start_in_child(place / "run", turn[0], ended);
       children.push_back(child);
     }
     REQUIRE(::write(turn[1], "gg", 2) == 2);
@@ -233,8 +245,7 @@ TEST_CASE("run directory: of two that start at once exactly one goes on") {
       REQUIRE(::waitpid(child, &status, 0) == child);
       codes.insert(WEXITSTATUS(status));
     }
-    ::close(turn[0]);
-    ::close(turn[1]);
+    for (const int end : {turn[0], turn[1], ended[0], ended[1]}) ::close(end);
     REQUIRE(codes == std::multiset<int>{0, 7});
   }
 }

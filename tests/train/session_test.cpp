@@ -119,6 +119,18 @@ TEST_CASE("auto starts what does not exist and resumes what does; a run without 
   check_same_run(f, "whole", "auto");
 }
 
+TEST_CASE("a resume that is refused deletes nothing") {
+  Fixture f;
+  CHECK(f.run("run") == 0);
+  const std::string last = f.bytes("run/ckpt/step-000000020/model.safetensors");
+  const std::string metrics = f.bytes("run/metrics.jsonl");
+  CHECK(kind_of([&] { f.run("", {"run.max_steps=5"}, "run/ckpt/step-000000008"); }) == 7);
+  test::put(f.directory / "text.txt", f.text + "x");
+  CHECK(kind_of([&] { f.run("", {}, "run/ckpt/step-000000008"); }) == 7);
+  CHECK(f.bytes("run/ckpt/step-000000020/model.safetensors") == last);
+  CHECK(f.bytes("run/metrics.jsonl") == metrics);
+}
+
 TEST_CASE("what a resume may change, and what not") {
   Fixture f;
   CHECK(f.run("run", {"run.max_steps=4"}) == 0);
