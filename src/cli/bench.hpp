@@ -28,6 +28,13 @@ bool is_work(const std::string& name);
 /// the work's own number.
 WorkResult run_work(const std::string& name, std::int64_t steps);
 
+/// What this machine reaches with the threads in use: f32 arithmetic in a product of 2048x1536x768, and memory
+/// traffic in a copy that no cache holds.
+struct MachineRates {
+  double gflops = 0, gigabytes_per_second = 0;
+};
+MachineRates machine_rates();
+
 /// The table of `quern bench --kernels`: every kernel at sizes of the works, in GB/s or GFLOP/s and as a
 /// share of what this machine was measured to reach.
 std::string kernel_table();

@@ -179,6 +179,11 @@ void optimizer_rows(Bench& b) {
 
 }  // namespace
 
+MachineRates machine_rates() {
+  const Bench b;
+  return {b.peak_gflops, b.peak_gbs};
+}
+
 std::string kernel_table() {
   Bench b;
   char head[200];

@@ -1,16 +1,11 @@
 // The works of quern bench: training steps on random tokens, and decoding with a cache.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "bench.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/base/process.hpp"
 #include "quern/base/rng.hpp"
 #include "quern/nn/cache.hpp"
 #include "quern/train/trainer.hpp"
@@ -50,25 +45,6 @@ ModelConfig model_of(const Work& work) {
   return model;
 }
 
-/// Seconds since this process was started, by the kernel's own record.
-double process_age() {
-  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
-  std::string text;
-  std::getline(stat, text);
-  std::istringstream fields(text.substr(text.rfind(')') + 2));  // the name may hold blanks
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  double up = 0;
-  uptime >> up;
-  return up - std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-double peak_rss_mb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
 /// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight
 /// and more.
 template <class Step>
@@ -79,14 +55,14 @@ WorkResult time_steps(const Work& work, std::int64_t n, std::int64_t tokens, Ste
     const auto begin = std::chrono::steady_clock::now();
     step(i);
     ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-    if (i == 0) result.seconds_to_first_step = process_age();
+    if (i == 0) result.seconds_to_first_step = process_age_seconds();
   }
   ms.erase(ms.begin(), ms.begin() + (n < 8 ? (n > 1 ? 1 : 0) : 3));
   std::sort(ms.begin(), ms.end());
   result.ms_min = ms.front();
   result.ms_median = ms[ms.size() / 2];
   result.tokens_per_second = static_cast<double>(tokens) / (result.ms_median / 1000);
-  result.peak_rss_mb = peak_rss_mb();
+  result.peak_rss_mb = static_cast<double>(peak_resident_bytes()) / (1 << 20);
   return result;
 }
 

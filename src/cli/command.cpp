@@ -55,4 +55,10 @@ void add_set_option(CLI::App& command, std::vector<std::string>& sets) {
       ->allow_extra_args(false);
 }
 
+void add_color_option(CLI::App& command, std::string& colour) {
+  command.add_option("--color", colour, "When to colour")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
 }  // namespace quern::cli

@@ -33,6 +33,9 @@ void add_config_options(CLI::App& command, ConfigOptions& options);
 /// Only --set, for commands that take their config from elsewhere.
 void add_set_option(CLI::App& command, std::vector<std::string>& sets);
 
+/// --color auto|always|never.
+void add_color_option(CLI::App& command, std::string& colour);
+
 /// Writes to stdout at once. A reader that went away ends the program quietly (OutputClosed, caught by main);
 /// any other failure is ErrorKind::io.
 void write_out(std::string_view text);
@@ -50,5 +53,6 @@ void add_eval(CLI::App& app);
 void add_curves(CLI::App& app);
 void add_config(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_doctor(CLI::App& app);
 
 }  // namespace quern::cli

@@ -67,9 +67,7 @@ void add_curves(CLI::App& app) {
   command->add_option("--height", options->height, "Rows of the plot itself (default: 16)")
       ->check(CLI::Range(4, 500))
       ->type_name("N");
-  command->add_option("--color", options->colour, "When to colour")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_color_option(*command, options->colour);
 }
 
 }  // namespace quern::cli

@@ -8,10 +8,14 @@
 #include <memory>
 
 #include "command.hpp"
+#include "quern/base/cpu.hpp"
+#include "quern/base/process.hpp"
 #include "quern/data/locate.hpp"
 #include "quern/train/session.hpp"
 #include "quern/watch/console.hpp"
 #include "quern/watch/curves.hpp"
+#include "quern/watch/format.hpp"
+#include "quern/watch/jsonl.hpp"
 #include "version.hpp"
 
 namespace quern::cli {
@@ -19,8 +23,8 @@ namespace quern::cli {
 namespace {
 
 struct TrainOptions : ConfigOptions {
-  std::string run_dir, resume;
-  bool overwrite = false, quiet = false;
+  std::string run_dir, resume, colour = "auto";
+  bool overwrite = false, quiet = false, verbose = false, json = false;
 };
 
 /// A file open for appending, closed at the end.
@@ -43,19 +47,30 @@ class Descriptor {
   int fd_ = -1;
 };
 
+/// What --verbose says before a start: the machine, and each value that is not the default.
+void print_details(const Config& config) {
+  std::string text = version_text() + std::string(cpu_name()) + ", " + binary_size(available_memory()) +
+                     " of memory available\n";
+  for (const Difference& d : differences(Config{}, config))
+    text += "  " + d.path + " = " + d.after + " (default " + d.before + ")\n";
+  std::fputs(harmless(text).c_str(), stderr);
+}
+
 int run(const TrainOptions& options) {
   TrainRequest request{options.files,  options.sets,      options.run_dir,
                        options.resume, options.overwrite, commit()};
   if (request.config_files.empty() && request.resume.empty())
     request.config_files = {(data_directory() / "../configs/toy.json").lexically_normal().string()};
   Files files;
-  const Terminal terminal = inspect_terminal(STDERR_FILENO);
+  const Terminal terminal = inspect_terminal(STDERR_FILENO, colour_policy(options.colour).value());
   Descriptor log;
   const auto watch = [&](Observers& observers, const Config& config, const std::filesystem::path& run_dir) {
     ConsoleOptions console;
     console.terminal = terminal;
-    console.log_interval = config.watch.log_interval;
+    console.log_interval = options.verbose ? 1 : config.watch.log_interval;
     console.quiet = options.quiet;
+    if (options.verbose) print_details(config);
+    if (options.json) observers.add(std::make_unique<JsonlStream>(STDOUT_FILENO));
     observers.add(std::make_unique<Console>(console));
     log.open(run_dir / "log.txt");  // the same lines without a terminal's manners
     console.terminal = {log.fd(), false, false, true, false, 80};
@@ -94,7 +109,12 @@ void add_train(CLI::App& app) {
           "there is one, else a new one")
       ->check(not_empty);
   command->add_flag("--overwrite", options->overwrite, "Replace the run that is at --run-dir");
-  command->add_flag("-q,--quiet", options->quiet, "Print warnings and errors only");
+  CLI::Option* verbose = command->add_flag(
+      "-v,--verbose", options->verbose,
+      "Say on what machine and what differs from the defaults; outside a terminal a line for every step");
+  command->add_flag("-q,--quiet", options->quiet, "Print warnings and errors only")->excludes(verbose);
+  command->add_flag("--json", options->json, "Write the run's events to stdout, one JSON object a line");
+  add_color_option(*command, options->colour);
 }
 
 }  // namespace quern::cli

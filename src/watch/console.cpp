@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "quern/base/check.hpp"
+#include "quern/base/process.hpp"
 #include "quern/watch/canvas.hpp"
 #include "quern/watch/format.hpp"
 
@@ -81,6 +82,7 @@ double Amortised::seconds_per_step() const {
 Console::Console(ConsoleOptions options) : options_(std::move(options)) {
   QUERN_CHECK(options_.log_interval >= 1, options_.log_interval);
   if (!options_.clock) options_.clock = steady_seconds;
+  if (!options_.resident) options_.resident = resident_bytes;
   if (!options_.width) options_.width = [fd = options_.terminal.fd] { return terminal_width(fd); };
 }
 
@@ -187,6 +189,8 @@ std::string Console::progress(const StepEvent& step, std::optional<int> columns)
        6});
   fields.push_back({compact(ms > 0 ? tokens / ms * 1000 : 0) + " tok/s", 4});
   fields.push_back({(ms < 10 ? fixed(ms, 1) : fixed(ms, 0)) + " ms/step", 7});
+  if (const std::int64_t bytes = options_.resident(); bytes > 0)
+    fields.push_back({"RSS " + binary_size(bytes), 8});
   fields.push_back({"ETA " + clock_time(seconds_left(step)), 2});
   if (!columns) return join(fields);
 

@@ -49,6 +49,17 @@ std::string compact(double value) {
   return text + suffixes[power];
 }
 
+std::string binary_size(std::int64_t bytes) {
+  static constexpr std::array<const char*, 5> units = {" B", " KiB", " MiB", " GiB", " TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t power = 0;
+  while (std::abs(value) >= 999.5 && power + 1 < units.size()) {
+    value /= 1024;
+    ++power;
+  }
+  return fixed(value, power == 0 || std::abs(value) >= 99.95 ? 0 : 1) + units[power];
+}
+
 std::string clock_time(double seconds) {
   if (!(seconds >= 0 && seconds < 1e12)) return "?";
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));

@@ -1,6 +1,10 @@
 #include "quern/watch/jsonl.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "quern/base/check.hpp"
@@ -89,25 +93,40 @@ void JsonlWriter::write_pending() {
   }
 }
 
+JsonlStream::JsonlStream(int fd) : fd_(fd) {}
+
+void JsonlStream::append(std::string_view line) {
+  while (!gone_ && !line.empty()) {
+    const ssize_t written = ::write(fd_, line.data(), line.size());
+    if (written >= 0) {
+      line.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EPIPE) {
+      gone_ = true;
+    } else if (errno != EINTR) {
+      throw Error(ErrorKind::io, std::string("cannot write the events: ") + std::strerror(errno));
+    }
+  }
+}
+
 // Paths and names may hold any bytes; JSON holds UTF-8 only.
 static std::string dump(const Json& line) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void JsonlWriter::on_start(const StartEvent& event) {
+void JsonlEvents::on_start(const StartEvent& event) {
   Json line = line_of("start");
   add_facts(line, event);
   append(dump(line));
 }
 
-void JsonlWriter::on_resume(const ResumeEvent& event) {
+void JsonlEvents::on_resume(const ResumeEvent& event) {
   Json line = line_of("resume");
   line["checkpoint"] = event.checkpoint;
   add_facts(line, event.start);
   append(dump(line));
 }
 
-void JsonlWriter::on_step(const StepEvent& event) {
+void JsonlEvents::on_step(const StepEvent& event) {
   Json line = line_of("step");
   line["step"] = event.step;
   line["tokens"] = event.tokens;
@@ -120,7 +139,7 @@ void JsonlWriter::on_step(const StepEvent& event) {
   append(dump(line));
 }
 
-void JsonlWriter::on_eval(const EvalEvent& event) {
+void JsonlEvents::on_eval(const EvalEvent& event) {
   Json line = line_of("eval");
   line["step"] = event.step;
   line["split"] = event.split;
@@ -131,7 +150,7 @@ void JsonlWriter::on_eval(const EvalEvent& event) {
   append(dump(line));
 }
 
-void JsonlWriter::on_checkpoint(const CheckpointEvent& event) {
+void JsonlEvents::on_checkpoint(const CheckpointEvent& event) {
   Json line = line_of("checkpoint");
   line["step"] = event.step;
   line["path"] = event.path;
@@ -139,7 +158,7 @@ void JsonlWriter::on_checkpoint(const CheckpointEvent& event) {
   append(dump(line));
 }
 
-void JsonlWriter::on_end(const EndEvent& event) {
+void JsonlEvents::on_end(const EndEvent& event) {
   Json line = line_of("end");
   line["step"] = event.step;
   line["status"] = event.status;

@@ -69,6 +69,19 @@ TEST_CASE("train, eval, sample and curves of one run") {
   CHECK(!has(curves.out, "\033"));
 }
 
+TEST_CASE("train --json writes the events to stdout; --verbose says what differs from the defaults") {
+  const TemporaryDirectory directory;
+  const Outcome o = run({"train", "--config", configs + "tiny.json", "--set", "run.max_steps=3", "--run-dir",
+                         (directory / "run").string(), "--json", "--verbose"},
+                        directory);
+  REQUIRE(o.code == 0);
+  CHECK(o.out == get(directory / "run/metrics.jsonl"));
+  CHECK(has(o.err, "run.max_steps = 3 (default "));
+  CHECK(has(o.err, "ISA level"));
+  const Outcome both = run({"train", "--quiet", "--verbose"}, directory);
+  CHECK(both.code == 2);
+}
+
 TEST_CASE("a prompt's unknown character is named with its place and the tokenizer") {
   const TemporaryDirectory directory;
   REQUIRE(train(directory, {"run.max_steps=1"}).code == 0);

@@ -20,6 +20,7 @@ struct Stage {
     options.log_interval = log_interval;
     options.quiet = quiet;
     options.clock = [this] { return now; };
+    options.resident = [] { return std::int64_t{1181116006}; };  // 1.1 GiB
     options.width = [this] { return width; };
     console = std::make_unique<Console>(options);
   }
@@ -86,13 +87,13 @@ TEST_CASE("without a terminal: plain lines, one an interval, no carriage return"
   }
   CHECK(said ==
         "step    1/5000 0% | loss 1.873 (ema 1.87) | val 4.18 | lr 5.7e-4 | gnorm .81 | 41.2k tok/s | 512 "
-        "ms/step | ETA "
+        "ms/step | RSS 1.1 GiB | ETA "
         "42:39\n"
         "step  100/5000 2% | loss 1.873 (ema 1.87) | val 4.18 | lr 5.7e-4 | gnorm .81 | 41.2k tok/s | 512 "
-        "ms/step | ETA "
+        "ms/step | RSS 1.1 GiB | ETA "
         "41:49\n"
         "step  200/5000 4% | loss 1.873 (ema 1.87) | val 4.18 | lr 5.7e-4 | gnorm .81 | 41.2k tok/s | 512 "
-        "ms/step | ETA "
+        "ms/step | RSS 1.1 GiB | ETA "
         "40:58\n");
   stage.console->on_checkpoint({250, "ckpt/step-000000250", 0.05});
   CHECK(stage.drain() == "step 250: saved ckpt/step-000000250 in 0.05 s\n");
@@ -172,10 +173,12 @@ TEST_CASE("the progress line fits every width and gives up its least important f
     REQUIRE(text.ends_with("\x1b[J\r"));
     return text.substr(1, text.size() - 5);
   };
-  CHECK(line_at(130) ==
+  CHECK(line_at(140) ==
         "step 1200/5000 24% | loss 1.873 (ema 1.87) | val 1.95 | lr 5.7e-4 | gnorm .81 | 41.2k tok/s | 512 "
-        "ms/step | ETA "
-        "32:26");
+        "ms/step | RSS 1.1 GiB | ETA 32:26");
+  CHECK(line_at(125) ==
+        "step 1200/5000 24% | loss 1.873 (ema 1.87) | val 1.95 | lr 5.7e-4 | gnorm .81 | 41.2k tok/s | 512 "
+        "ms/step | ETA 32:26");
   CHECK(line_at(81) == "step 1200/5000 24% | loss 1.873 (ema 1.87) | val 1.95 | 41.2k tok/s | ETA 32:26");
   CHECK(line_at(60) == "step 1200/5000 24% | loss 1.873 | val 1.95 | ETA 32:26");
   CHECK(line_at(34) == "step 1200/5000 24% | loss 1.873");

@@ -18,6 +18,15 @@ TEST_CASE("grouped puts a comma before every third digit") {
   CHECK(grouped(std::numeric_limits<std::int64_t>::min()) == "-9,223,372,036,854,775,808");
 }
 
+TEST_CASE("binary_size keeps three digits") {
+  CHECK(binary_size(0) == "0 B");
+  CHECK(binary_size(999) == "999 B");
+  CHECK(binary_size(1000) == "1.0 KiB");
+  CHECK(binary_size(58406707) == "55.7 MiB");
+  CHECK(binary_size(std::int64_t{200} << 20) == "200 MiB");
+  CHECK(binary_size((std::int64_t{1} << 40) - 1) == "1.0 TiB");
+}
+
 TEST_CASE("compact keeps three digits") {
   CHECK(compact(0) == "0");
   CHECK(compact(12) == "12");

@@ -1,6 +1,9 @@
 #include "quern/watch/jsonl.hpp"
 
+#include <unistd.h>
+
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -51,6 +54,27 @@ ErrorKind kind_of(const std::function<void()>& work) {
 }
 
 }  // namespace
+
+TEST_CASE("a stream writes each event as it comes, and falls silent when nobody reads any more") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  JsonlStream stream(ends[1]);
+  stream.on_step(step(3));
+  char text[512] = {};
+  REQUIRE(read(ends[0], text, sizeof text - 1) > 0);
+  const auto line = nlohmann::json::parse(text);
+  CHECK(line.at("event") == "step");
+  CHECK(line.at("step") == 3);
+  CHECK(line.at("loss") == 2.31);
+  const auto old = std::signal(SIGPIPE, SIG_IGN);
+  close(ends[0]);
+  CHECK_NOTHROW(stream.on_step(step(4)));
+  CHECK_NOTHROW(stream.on_step(step(5)));
+  std::signal(SIGPIPE, old);
+  close(ends[1]);
+  JsonlStream nowhere(-1);
+  CHECK(kind_of([&] { nowhere.on_step(step(6)); }) == ErrorKind::io);
+}
 
 TEST_CASE("each event is one line of JSON with the fields that are promised") {
   const TemporaryDirectory directory;

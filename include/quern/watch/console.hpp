@@ -1,7 +1,7 @@
 // What a person sees on stderr while a model trains. On a terminal one progress line is redrawn in place
 // under the lines that stay (start, evaluations, checkpoints, notes, end):
 //   step 1200/5000 24% | loss 1.873 (ema 1.90) | val 1.95 | lr 5.7e-4 | gnorm .81 | 41.2k tok/s | 512 ms/step
-//   | ETA 32:10
+//   | RSS 1.1 GiB | ETA 32:10
 // Elsewhere the same fields come as plain lines, one every log_interval steps. All durations are of a steady
 // clock.
 #pragma once
@@ -18,10 +18,11 @@
 namespace quern {
 
 struct ConsoleOptions {
-  Terminal terminal;               // where to write and what it can show
-  std::int64_t log_interval = 10;  // steps between plain lines, at least 1
-  bool quiet = false;              // warnings only
-  std::function<double()> clock;   // seconds; empty: std::chrono::steady_clock
+  Terminal terminal;                       // where to write and what it can show
+  std::int64_t log_interval = 10;          // steps between plain lines, at least 1
+  bool quiet = false;                      // warnings only
+  std::function<double()> clock;           // seconds; empty: std::chrono::steady_clock
+  std::function<std::int64_t()> resident;  // bytes in memory; empty: resident_bytes()
   std::function<int()> width;  // columns now, asked for at each redraw; empty: terminal_width(terminal.fd)
 };
 

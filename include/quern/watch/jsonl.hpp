@@ -24,10 +24,37 @@
 
 namespace quern {
 
+/// Turns each event into its line.
+class JsonlEvents : public Observer {
+ public:
+  void on_start(const StartEvent& event) override;
+  void on_resume(const ResumeEvent& event) override;
+  void on_step(const StepEvent& event) override;
+  void on_eval(const EvalEvent& event) override;
+  void on_checkpoint(const CheckpointEvent& event) override;
+  void on_end(const EndEvent& event) override;
+
+ private:
+  virtual void append(std::string_view line) = 0;  // with its newline
+};
+
+/// Writes the lines to a descriptor as they come, for programs that follow a run through a pipe. When nobody
+/// reads any more it falls silent; any other failure throws Error io.
+class JsonlStream final : public JsonlEvents {
+ public:
+  explicit JsonlStream(int fd);
+
+ private:
+  void append(std::string_view line) override;
+
+  int fd_;
+  bool gone_ = false;
+};
+
 /// Writes metrics.jsonl. An event never throws: a line that cannot be written now (a full disk) is kept and
 /// written before the next one, so the file is always a beginning of what was said; sync() is where trouble
 /// is reported.
-class JsonlWriter final : public Observer {
+class JsonlWriter final : public JsonlEvents {
  public:
   /// Opens `path`, creating it if need be, and cuts it to `offset` bytes: 0 for a new run, at resume the
   /// offset that the checkpoint recorded. Throws Error: io when the system refuses, file when the file is
@@ -42,15 +69,8 @@ class JsonlWriter final : public Observer {
   /// Bytes that sync() would return: written or still to be written.
   std::int64_t offset() const { return offset_; }
 
-  void on_start(const StartEvent& event) override;
-  void on_resume(const ResumeEvent& event) override;
-  void on_step(const StepEvent& event) override;
-  void on_eval(const EvalEvent& event) override;
-  void on_checkpoint(const CheckpointEvent& event) override;
-  void on_end(const EndEvent& event) override;
-
  private:
-  void append(std::string_view line);
+  void append(std::string_view line) override;
   void write_pending();  // throws what File::write throws
 
   File file_;

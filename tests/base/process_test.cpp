@@ -1,0 +1,57 @@
+#include "quern/base/process.hpp"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+
+using namespace quern;
+
+TEST_CASE("resident memory grows with what is touched, and its peak stays") {
+  const std::int64_t before = resident_bytes();
+  REQUIRE(before > 0);
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  {
+    std::vector<char> block(bytes, 'x');
+    const std::int64_t during = resident_bytes();
+    CHECK(during - before > std::int64_t{bytes} * 9 / 10);
+    CHECK(during - before < std::int64_t{bytes} * 11 / 10);
+    CHECK(block.back() == 'x');
+  }
+  CHECK(peak_resident_bytes() >= before + std::int64_t{bytes} * 9 / 10);
+  CHECK(resident_bytes() < before + std::int64_t{bytes} / 2);
+}
+
+TEST_CASE("the process grows older by the steady clock") {
+  const double before = process_age_seconds();
+  CHECK(before >= 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const double passed = process_age_seconds() - before;
+  CHECK(passed > 0.03);  // the kernel counts hundredths
+  CHECK(passed < 30);
+}
+
+TEST_CASE("memory: what is available is part of the machine's, and an address-space limit is seen") {
+  CHECK(available_memory() > 0);
+  CHECK(available_memory() <= total_memory());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    constexpr std::int64_t room = std::int64_t{1} << 40;  // sanitizers map terabytes of addresses
+    limit.rlim_cur = static_cast<rlim_t>(room);
+    setrlimit(RLIMIT_AS, &limit);
+    const std::int64_t wide = available_memory();
+    limit.rlim_cur = 1 << 20;  // less than what is mapped already
+    setrlimit(RLIMIT_AS, &limit);
+    ::_exit(wide <= room && available_memory() == 0 ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 0);
+}
