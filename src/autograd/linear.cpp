@@ -6,11 +6,11 @@ namespace quern {
 namespace {
 
 /// A fresh variable of x's leading axes and a last axis of n.
-Var like(Tape& tape, const Tensor& x, std::int64_t n) {
+Var like(Tape& tape, const Tensor& x, std::int64_t n, Type type) {
   switch (x.rank) {
-    case 1: return tape.make({n}, x.type);
-    case 2: return tape.make({x.dim[0], n}, x.type);
-    default: QUERN_CHECK(x.rank == 3, x.rank); return tape.make({x.dim[0], x.dim[1], n}, x.type);
+    case 1: return tape.make({n}, type);
+    case 2: return tape.make({x.dim[0], n}, type);
+    default: QUERN_CHECK(x.rank == 3, x.rank); return tape.make({x.dim[0], x.dim[1], n}, type);
   }
 }
 
@@ -29,15 +29,15 @@ void check_shapes(Var x, Var w, Var b) {
 /// dW = dyᵀ x and dx = dy W.
 void product_gradients(Tape& tape, Var x, Var w, Tensor dy) {
   if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dy.mat().t(), tape.value(x).mat(), {.beta = dw.beta});
-  if (const Sink dx = tape.sink(x)) gemm(dx.to.mat(), dy.mat(), w.value().mat(), {.beta = dx.beta});
+  if (const Sink dx = tape.sink(x)) gemm(dx.to.mat(), dy.mat(), w.operand().mat(), {.beta = dx.beta});
 }
 
 }  // namespace
 
-Var linear(Tape& tape, Var x, Var w, Var b) {
+Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type) {
   check_shapes(x, w, b);
-  const Var y = like(tape, x.shape(), w.dim(0));
-  gemm(y.value().mat(), x.value().mat(), w.value().mat().t(), {.bias = b.floats()});
+  const Var y = like(tape, x.shape(), w.dim(0), type.value_or(w.operand().type));
+  gemm(y.value().mat(), x.value().mat(), w.operand().mat().t(), {.bias = b.floats()});
   tape.record("linear", {x, w, b}, {y}, [x = tape.keep(x), w, b, y](Tape& t) {
     const Tensor dy = t.grad(y);
     bias_gradient(t, b, dy);
@@ -49,23 +49,20 @@ Var linear(Tape& tape, Var x, Var w, Var b) {
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation) {
   check_shapes(x, w1, b1);
   QUERN_CHECK(w2.shape().rank == 2 && w2.dim(1) == w1.dim(0) && (!b2 || b2.shape().size() == w2.dim(0)));
-  const Var pre = like(tape, x.shape(), w1.dim(0));  // (…,F)
-  const Var y = like(tape, x.shape(), w2.dim(0));
-  const Scratch hidden_block(tape, static_cast<std::size_t>(pre.shape().size()));
-  Tensor hidden = pre.value();
-  hidden.data = hidden_block.data();
-  gemm(pre.value().mat(), x.value().mat(), w1.value().mat().t(), {.bias = b1.floats()});
+  const Type type = w1.operand().type;
+  const Var pre = like(tape, x.shape(), w1.dim(0), type);  // (…,F)
+  const Var y = like(tape, x.shape(), w2.dim(0), type);
+  const Scratch hidden_block(tape, pre.shape());
+  const Tensor hidden = hidden_block.tensor();
+  gemm(pre.value().mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
   activation_forward(hidden, pre.value(), activation);
-  gemm(y.value().mat(), hidden.mat(), w2.value().mat().t(), {.bias = b2.floats()});
+  gemm(y.value().mat(), hidden.mat(), w2.operand().mat().t(), {.bias = b2.floats()});
   tape.record("feed_forward", {x, w1, b1, w2, b2}, {y},
               [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation](Tape& t) {
                 const Tensor dy = t.grad(y);
-                const auto n = static_cast<std::size_t>(pre.shape().size());
-                const Scratch hidden_again(t, n), gradient(t, n);
-                Tensor h = pre.value(), dpre = pre.value();  // (…,F)
-                h.data = hidden_again.data();
-                dpre.data = gradient.data();
-                gemm(dpre.mat(), dy.mat(), w2.value().mat());
+                const Scratch hidden_again(t, pre.shape()), gradient(t, pre.shape());
+                const Tensor h = hidden_again.tensor(), dpre = gradient.tensor();  // (…,F)
+                gemm(dpre.mat(), dy.mat(), w2.operand().mat());
                 activation_backward(dpre, h, dpre, pre.value(), activation);
                 bias_gradient(t, b2, dy);
                 if (const Sink dw2 = t.sink(w2))

@@ -31,15 +31,17 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
     const std::int64_t n = std::min(chunk, R - begin);
     const Tensor logits(logits_block.data(), {n, V});
     const Mat x_rows = rows.row_range(begin, n);
-    gemm(logits.mat(), x_rows, w.value().mat().t());
+    gemm(logits.mat(), x_rows, w.operand().mat().t());
+    const Type type = w.operand().type;
     const RowLoss loss =
-        cross_entropy_rows(logits, targets + begin, label_smoothing, scale, row_scratch.span());
+        cross_entropy_rows(logits, targets + begin, label_smoothing, scale, row_scratch.span(), type);
     total.nll += loss.nll;
     total.smoothed += loss.smoothed;
     total.targets += loss.targets;
     if (!tape.recording()) continue;
-    if (dx) gemm(dx.to.mat().row_range(begin, n), logits.mat(), w.value().mat(), {.beta = dx.beta});
-    if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), logits.mat().t(), x_rows, {.beta = dw.beta});
+    const Mat dlogits = gradient_of(logits, type);
+    if (dx) gemm(dx.to.mat().row_range(begin, n), dlogits, w.operand().mat(), {.beta = dx.beta});
+    if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dlogits.t(), x_rows, {.beta = dw.beta});
   }
   return total;
 }

@@ -5,14 +5,14 @@
 namespace quern {
 
 ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps,
-                           DropoutSite dropout) {
+                           DropoutSite dropout, Type type) {
   const Tensor& s = stream.value();
   QUERN_CHECK(s.rank == 3 && (!branch || same_shape(s, branch.shape())) && gain.shape().size() == s.last(),
               s.rank);
   const std::int64_t R = s.rows();
   const Dropout mask = tape.dropout(dropout.site, dropout.rate, s.dim[1]);
   const Var x = branch ? tape.make({s.dim[0], s.dim[1], s.dim[2]}) : stream;  // (B,T,C)
-  const Var h = tape.make({s.dim[0], s.dim[1], s.dim[2]});                    // (B,T,C)
+  const Var h = tape.make({s.dim[0], s.dim[1], s.dim[2]}, type);              // (B,T,C)
   float *mean = tape.statistics(R), *rstd = tape.statistics(R);               // (R)
   residual_norm_forward(x.value(), h.value(), mean, rstd, s, branch.value_or_empty(), gain.floats(),
                         bias.floats(), eps, mask);

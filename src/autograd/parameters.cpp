@@ -1,6 +1,7 @@
 #include "quern/autograd/parameters.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@ std::int64_t Parameter::size() const {
   return n;
 }
 
-void ParamStore::Free::operator()(float* p) const { std::free(p); }
+void ParamStore::Free::operator()(void* p) const { std::free(p); }
 
 Parameter& ParamStore::add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init) {
   QUERN_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
@@ -34,9 +35,10 @@ Parameter& ParamStore::add(std::string name, std::vector<std::int64_t> shape, bo
   return parameters_.back();
 }
 
-ParamStore::Slab ParamStore::make_slab() const {
-  const auto bytes = static_cast<std::size_t>(std::max(size_, cache_line)) * sizeof(float);
-  Slab slab(static_cast<float*>(std::aligned_alloc(64, bytes)));
+template <class T>
+ParamStore::Slab<T> ParamStore::make_slab() const {
+  const auto bytes = (static_cast<std::size_t>(std::max(size_, cache_line)) * sizeof(T) + 63) / 64 * 64;
+  Slab<T> slab(static_cast<T*>(std::aligned_alloc(64, bytes)));
   if (!slab) throw std::bad_alloc();
   std::memset(slab.get(), 0, bytes);
   return slab;
@@ -52,14 +54,16 @@ void ParamStore::allocate(bool trains) {
     }
     if (decays) decaying_ = size_;
   }
-  values_ = make_slab();
+  values_ = make_slab<float>();
+  if (compute_ == Type::bf16) shadow_ = make_slab<bf16>();
   if (trains) {
-    gradients_ = make_slab();
-    first_moments_ = make_slab();
-    second_moments_ = make_slab();
+    gradients_ = make_slab<float>();
+    first_moments_ = make_slab<float>();
+    second_moments_ = make_slab<float>();
   }
   for (Parameter& p : parameters_) {
     p.slot.value = Tensor(values_.get() + p.offset, Type::f32, p.shape);
+    if (shadow_) p.slot.shadow = Tensor(shadow_.get() + p.offset, Type::bf16, p.shape);
     p.slot.needs_grad = trains;
     if (trains) p.slot.grad = Tensor(gradients_.get() + p.offset, Type::f32, p.shape);
   }
@@ -82,6 +86,12 @@ void ParamStore::initialise(std::uint64_t seed) {
       }
     }
   }
+  refresh_shadow();
+}
+
+void ParamStore::refresh_shadow() {
+  if (shadow_)
+    convert({Tensor(shadow_.get(), Type::bf16, std::array{size_}), 0}, Tensor(values_.get(), {size_}));
 }
 
 std::int64_t ParamStore::parameter_count() const {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "quern/kernels/tensor.hpp"
+
 namespace quern::cli {
 
 /// One work's figures, with the fields that quern bench --json prints.
@@ -24,12 +26,12 @@ std::vector<std::string> work_names();
 /// Whether there is such a work.
 bool is_work(const std::string& name);
 
-/// Runs a work in this process. Its peak memory is the process's, so a process runs one work. `steps` 0 means
-/// the work's own number.
-WorkResult run_work(const std::string& name, std::int64_t steps);
+/// Runs a work in this process, in f32 or bf16. Its peak memory is the process's, so a process runs one work.
+/// `steps` 0 means the work's own number.
+WorkResult run_work(const std::string& name, Type compute, std::int64_t steps);
 
-/// What this machine reaches with the threads in use: f32 arithmetic in a product of 2048x1536x768, and memory
-/// traffic in a copy that no cache holds.
+/// What this machine reaches with the threads in use: f32 arithmetic in a product of 2048x1536x768, and
+/// memory traffic in a copy that no cache holds.
 struct MachineRates {
   double gflops = 0, gigabytes_per_second = 0;
 };

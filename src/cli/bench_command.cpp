@@ -85,7 +85,8 @@ int run(const BenchOptions& options) {
     }
   if (options.here) {
     set_thread_count(options.threads != 0 ? options.threads : default_threads());
-    const WorkResult result = run_work(options.works.front(), options.steps);
+    const WorkResult result =
+        run_work(options.works.front(), options.precision == "bf16" ? Type::bf16 : Type::f32, options.steps);
     write_out(options.json ? json_of(result).dump() + "\n" : row_of(result));
     return 0;
   }
@@ -105,8 +106,8 @@ void add_bench(CLI::App& app) {
                   {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels"},
                   [options] { return run(*options); });
   command->add_option("work", options->works, "A B B0 C64 C1024 L2k L4k L8k L16k decode");
-  command->add_option("--precision", options->precision, "f32")
-      ->check(CLI::IsMember({"f32"}))
+  command->add_option("--precision", options->precision, "f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps of each work; 0 means the work's own number")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));

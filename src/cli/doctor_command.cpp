@@ -98,7 +98,9 @@ std::vector<Fact> program_facts() {
                                      : " as QUERN_ISA says; this processor has " + reached),
            {{"used", level}, {"highest", reached}}},
           {"threads", std::to_string(thread_count()), thread_count()},
-          {"oneDNN", gemm_library_version(), gemm_library_version()},
+          {"oneDNN",
+           gemm_library_version() + (gemm_has_bf16() ? ", with" : ", without") + " bf16 products here",
+           {{"version", gemm_library_version()}, {"bf16", gemm_has_bf16()}}},
           {"OpenMP", runtimes, found},
           {"data", data, data}};
 }
@@ -118,7 +120,7 @@ std::vector<Check> directory_checks() {
 
 std::vector<Fact> speed_facts() {
   const MachineRates rates = machine_rates();
-  const WorkResult work = run_work("A", 40);
+  const WorkResult work = run_work("A", Type::f32, 40);
   return {{"product", fixed(rates.gflops, 0) + " GFLOP/s in f32", rates.gflops},
           {"memory", fixed(rates.gigabytes_per_second, 1) + " GB/s in a copy", rates.gigabytes_per_second},
           {"training",

@@ -8,8 +8,10 @@ namespace {
 
 constexpr std::int64_t part_length = 256;
 
-std::unique_ptr<KVCache> make_cache(const ModelConfig& config, std::int64_t capacity) {
-  return std::make_unique<KVCache>(config.n_layers, 1, capacity, config.d_model);
+std::unique_ptr<KVCache> make_cache(const Transformer& model, std::int64_t capacity) {
+  const ModelConfig& config = model.config();
+  return std::make_unique<KVCache>(config.n_layers, 1, capacity, config.d_model,
+                                   model.parameters().compute());
 }
 
 void copy_rows(const Tensor& to, const Tensor& from, std::int64_t rows) {  // (1,capacity,C)
@@ -19,7 +21,7 @@ void copy_rows(const Tensor& to, const Tensor& from, std::int64_t rows) {  // (1
 }  // namespace
 
 Reader::Reader(const Transformer& model)
-    : model_(model), cache_(make_cache(model.config(), model.config().context_length)) {}
+    : model_(model), cache_(make_cache(model, model.config().context_length)) {}
 
 std::optional<std::int64_t> Reader::limit() const {
   if (model_.config().position == PositionKind::none) return std::nullopt;
@@ -45,7 +47,7 @@ void Reader::make_room(std::int64_t tokens) {
   const std::int64_t wanted = length() + tokens;
   if (wanted <= cache_->capacity()) return;
   QUERN_CHECK(!limit(), wanted, cache_->capacity());
-  auto larger = make_cache(model_.config(), std::max(wanted, 2 * cache_->capacity()));
+  auto larger = make_cache(model_, std::max(wanted, 2 * cache_->capacity()));
   for (std::size_t i = 0; i < static_cast<std::size_t>(model_.config().n_layers); ++i) {
     const LayerCache& from = *cache_->layer(i);
     LayerCache& to = *larger->layer(i);

@@ -22,26 +22,26 @@ Function function_of(Activation activation) {
 void activation_forward(Tensor y, Tensor pre, Activation activation) {
   QUERN_CHECK(y && pre);
   const std::int64_t rows = pre.rows(), cols = pre.last();
-  const Rows out = rows_of(y, rows, cols), in = rows_of(pre, rows, cols);
+  QUERN_CHECK(y.type == pre.type);
+  const Rows out = rows_of_any(y, rows, cols), in = rows_of_any(pre, rows, cols);
   const Function function = function_of(activation);
   for_stretches(rows, cols, y.contiguous() && pre.contiguous(),
                 [&](std::int64_t r, std::int64_t begin, std::int64_t end) {
-                  level().map({out.data + r * out.stride, in.data + r * in.stride, function}, begin, end);
+                  level().map({from_row(out, r), from_row(in, r), function}, begin, end);
                 });
 }
 
 void activation_backward(Tensor dpre, Tensor y, Tensor dy, Tensor pre, Activation activation) {
   QUERN_CHECK(dpre && dy && pre);
   const std::int64_t rows = pre.rows(), cols = pre.last();
-  const Rows dx = rows_of(dpre, rows, cols), out = rows_of(y, rows, cols);
-  const Rows grad = rows_of(dy, rows, cols), in = rows_of(pre, rows, cols);
+  QUERN_CHECK(dpre.type == pre.type && dy.type == pre.type && (!y || y.type == pre.type));
+  const Rows dx = rows_of_any(dpre, rows, cols), out = rows_of_any(y, rows, cols);
+  const Rows grad = rows_of_any(dy, rows, cols), in = rows_of_any(pre, rows, cols);
   const Function function = function_of(activation);
   const bool contiguous = dpre.contiguous() && dy.contiguous() && pre.contiguous() && (!y || y.contiguous());
   for_stretches(rows, cols, contiguous, [&](std::int64_t r, std::int64_t begin, std::int64_t end) {
-    float* recomputed = y ? out.data + r * out.stride : nullptr;
-    level().map_backward(
-        {dx.data + r * dx.stride, recomputed, grad.data + r * grad.stride, in.data + r * in.stride, function},
-        begin, end);
+    level().map_backward({from_row(dx, r), from_row(out, r), from_row(grad, r), from_row(in, r), function},
+                         begin, end);
   });
 }
 

@@ -8,7 +8,8 @@ namespace quern {
 
 using namespace kernels;
 
-void adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamW& adamw) {
+void adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamW& adamw,
+                  bf16* shadow) {
   QUERN_CHECK(adamw.step >= 1, adamw.step);
   // In double, from the betas as floats: 1 - beta and the corrections then belong to the same beta.
   const double lr = adamw.learning_rate, beta1 = adamw.beta1, beta2 = adamw.beta2;
@@ -16,6 +17,7 @@ void adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, 
   const AdamWStep a = {w,
                        m,
                        v,
+                       reinterpret_cast<std::uint16_t*>(shadow),
                        g,
                        static_cast<float>(1 - lr * static_cast<double>(adamw.weight_decay)),
                        adamw.gradient_scale,

@@ -14,12 +14,12 @@ using kernels::AttentionOutput;
 using kernels::AttentionSink;
 
 /// Element (b, 0, h, 0) of a (B,T,H,D) view.
-float* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
-  return x.f32() + b * x.stride[0] + h * x.stride[2];
+void* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
+  return static_cast<char*>(x.data) + (b * x.stride[0] + h * x.stride[2]) * size_of(x.type);
 }
 
 void check_view(const Tensor& x, const Tensor& like) {
-  QUERN_CHECK(x.rank == 4 && x.type == Type::f32, x.rank);
+  QUERN_CHECK(x.rank == 4 && x.type == like.type, x.rank);
   QUERN_CHECK(x.stride[3] == 1 || x.dim[3] == 1, x.stride[3]);
   QUERN_CHECK(same_shape(x, like), x.dim[0], x.dim[1], x.dim[2], x.dim[3], like.dim[0], like.dim[1],
               like.dim[2], like.dim[3]);
@@ -28,6 +28,7 @@ void check_view(const Tensor& x, const Tensor& like) {
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
   check_view(q, q);
   check_view(k, k);
+  QUERN_CHECK(k.type == q.type);
   check_view(v, k);
   QUERN_CHECK(k.dim[0] == q.dim[0] && k.dim[2] == q.dim[2] && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
               q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
@@ -43,6 +44,7 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   const Dropout& drop = options.dropout;
   AttentionHead head;
   head.q = head_of(q, b, h), head.k = head_of(k, b, h), head.v = head_of(v, b, h);
+  head.half = q.type == Type::bf16;
   head.q_stride = q.stride[1], head.k_stride = k.stride[1], head.v_stride = v.stride[1];
   head.queries = q.dim[1], head.keys = k.dim[1], head.width = q.dim[3];
   head.visible = mask.lengths != nullptr ? mask.lengths[b] : k.dim[1];

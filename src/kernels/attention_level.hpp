@@ -12,7 +12,8 @@ constexpr int64_t attention_max_width = 256;  // the largest D
 
 /// One head of one sequence: row t of q lies at q + t * q_stride, and so on.
 struct AttentionHead {
-  const float *q, *k, *v;
+  const void *q, *k, *v;  // floats, or bfloat16 when `half`; so are out and all their gradients
+  bool half;
   int64_t q_stride, k_stride, v_stride;
   int64_t queries, keys, width;  // T, S, D
   int64_t visible;               // keys at or beyond are hidden from every query
@@ -23,20 +24,21 @@ struct AttentionHead {
 };
 
 struct AttentionOutput {
-  float* out;
+  void* out;
   int64_t stride;
   float* lse;  // (T)
 };
 
 /// to = gradient + beta * to, row by row; `to` is null when nobody wants it.
 struct AttentionSink {
-  float* to;
+  void* to;
   int64_t stride;
   float beta;
 };
 
 struct AttentionGradient {
-  const float *dout, *out, *lse;
+  const void *dout, *out;
+  const float* lse;
   int64_t dout_stride, out_stride;
   AttentionSink dq, dk, dv;
 };

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "quern/base/parallel.hpp"
+#include "quern/kernels/elementwise.hpp"
 
 namespace quern {
 namespace {
@@ -100,6 +101,26 @@ std::unique_ptr<Product> make(const Key& key) {
   return product;
 }
 
+/// Memory that grows and is kept.
+class Buffer {
+ public:
+  void* of(std::size_t bytes) {
+    if (bytes > bytes_) {
+      block_.reset(static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
+      if (!block_) throw std::bad_alloc();
+      bytes_ = bytes;
+    }
+    return block_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  std::unique_ptr<char, Free> block_;
+  std::size_t bytes_ = 0;
+};
+
 /// The products by shape, the least recently used dropped beyond `capacity`, and their common scratchpad.
 class Cache {
  public:
@@ -117,29 +138,68 @@ class Cache {
     return *order_.front().second;
   }
 
-  void* scratch(std::size_t bytes) {
-    if (bytes > scratch_bytes_) {
-      scratch_.reset(static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
-      if (!scratch_) throw std::bad_alloc();
-      scratch_bytes_ = bytes;
-    }
-    return scratch_.get();
-  }
+  void* scratch(std::size_t bytes) { return scratch_.of(bytes); }
 
  private:
   static constexpr std::size_t capacity = 512;
-  struct Free {
-    void operator()(char* p) const { std::free(p); }
-  };
   std::list<std::pair<Key, std::unique_ptr<Product>>> order_;
   std::unordered_map<Key, std::list<std::pair<Key, std::unique_ptr<Product>>>::iterator, KeyHash> index_;
-  std::unique_ptr<char, Free> scratch_;
-  std::size_t scratch_bytes_ = 0;
+  Buffer scratch_;
 };
 
 void check(dnnl_status_t status) { QUERN_CHECK(status == dnnl_success, status); }
 
+/// A dense matrix of this type in a buffer, rows or columns dense as `like`'s are.
+Mat dense(const Mat& like, Type type, Buffer& buffer) {
+  Mat m = like;
+  m.type = type;
+  m.data = buffer.of(static_cast<std::size_t>(like.rows * like.cols * size_of(type)));
+  if (like.col_stride == 1) {
+    m.row_stride = like.cols;
+  } else {
+    m.col_stride = like.rows;
+  }
+  return m;
+}
+
+/// A matrix whose rows or columns are dense, as the tensor of those.
+Tensor lines_of(const Mat& m) {
+  if (m.col_stride != 1) return lines_of(m.t());
+  Tensor t(m.data, m.type, std::array{m.rows, m.cols});
+  t.stride[0] = m.row_stride;
+  return t;
+}
+
+Mat converted(const Mat& m, Type type, Buffer& buffer) {
+  if (m.type == type) return m;
+  const Mat copy = dense(m, type, buffer);
+  convert({lines_of(copy), 0}, lines_of(m));
+  return copy;
+}
+
+/// The product of bf16 operands on a processor that has none.
+void gemm_through_f32(Mat c, const Mat& a, const Mat& b, GemmOptions options) {
+  static Buffer left, right, result;
+  const Mat wide = c.type == Type::f32 ? c : dense(c, Type::f32, result);
+  const float beta = options.beta;
+  if (c.type != Type::f32) options.beta = 0;
+  gemm(wide, converted(a, Type::f32, left), converted(b, Type::f32, right), options);
+  if (c.type != Type::f32) convert({lines_of(c), beta}, lines_of(wide));
+}
+
 }  // namespace
+
+bool gemm_has_bf16() {
+  static const bool has = [] {
+    try {
+      make({16, 16, 16, 16, 1, 16, 1, 16, Type::bf16, Type::bf16, Type::bf16, false, 0, thread_count()});
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return has;
+}
 
 void gemm(Mat c, Mat a, Mat b, const GemmOptions& options) {
   QUERN_CHECK(a.rows == c.rows && b.cols == c.cols && a.cols == b.rows, a.rows, a.cols, b.rows, b.cols,
@@ -149,6 +209,12 @@ void gemm(Mat c, Mat a, Mat b, const GemmOptions& options) {
     return gemm(c.t(), b.t(), a.t(), options);
   }
   if (c.rows == 0 || c.cols == 0) return;
+  if (a.type != b.type) {
+    static Buffer rounded;
+    return gemm(c, converted(a, Type::bf16, rounded), converted(b, Type::bf16, rounded), options);
+  }
+  if (a.type == Type::bf16 && !gemm_has_bf16()) return gemm_through_f32(c, a, b, options);
+  QUERN_CHECK(a.type == Type::bf16 || c.type == Type::f32);
   static Cache cache;
   const Key key{c.rows,       c.cols,        a.cols, a.row_stride, a.col_stride, b.row_stride,
                 b.col_stride, c.row_stride,  a.type, b.type,       c.type,       options.bias != nullptr,

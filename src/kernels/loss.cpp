@@ -9,14 +9,15 @@ using namespace kernels;
 std::size_t cross_entropy_rows_scratch(std::int64_t rows) { return static_cast<std::size_t>(2 * rows); }
 
 RowLoss cross_entropy_rows(Tensor logits, const std::int32_t* targets, float label_smoothing,
-                           float gradient_scale, std::span<float> scratch) {
+                           float gradient_scale, std::span<float> scratch, Type gradient_type) {
   const std::int64_t rows = logits.rows(), cols = logits.last();
   QUERN_CHECK(logits && scratch.size() >= cross_entropy_rows_scratch(rows), scratch.size(), rows);
   QUERN_CHECK(label_smoothing >= 0 && label_smoothing < 1, label_smoothing);
   for (std::int64_t r = 0; r < rows; ++r)
     QUERN_CHECK(targets[r] == ignored_target || (targets[r] >= 0 && targets[r] < cols), r, targets[r], cols);
   float *nll = scratch.data(), *smoothed = nll + rows;
-  const Loss a = {rows_of(logits, rows, cols), targets, label_smoothing, gradient_scale, nll, smoothed, cols};
+  const Loss a = {rows_of(logits, rows, cols), targets, label_smoothing, gradient_scale,
+                  gradient_type == Type::bf16, nll,     smoothed,        cols};
   parallel_for(rows, row_grain(cols),
                [&](std::int64_t begin, std::int64_t end) { level().loss(a, begin, end); });
   RowLoss total;
@@ -27,6 +28,12 @@ RowLoss cross_entropy_rows(Tensor logits, const std::int32_t* targets, float lab
     ++total.targets;
   }
   return total;
+}
+
+Mat gradient_of(Tensor logits, Type gradient_type) {
+  Mat gradient = logits.mat();
+  if (gradient_type == Type::bf16) gradient.type = Type::bf16, gradient.row_stride *= 2;
+  return gradient;
 }
 
 }  // namespace quern

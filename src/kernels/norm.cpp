@@ -12,9 +12,9 @@ void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor 
   QUERN_CHECK(x || !branch);
   const std::int64_t rows = stream.rows(), cols = stream.last();
   const NormForward a = {rows_of(x, rows, cols),
-                         rows_of(h, rows, cols),
+                         rows_of_any(h, rows, cols),
                          rows_of(stream, rows, cols),
-                         rows_of(branch, rows, cols),
+                         rows_of_any(branch, rows, cols),
                          mean,
                          rstd,
                          gain,
@@ -37,11 +37,11 @@ void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, 
   QUERN_CHECK(!dh || (x && mean != nullptr && rstd != nullptr && gain != nullptr));
   const std::int64_t rows = (dh ? dh : dx).rows(), cols = (dh ? dh : dx).last();
   const NormBackward a = {rows_of(dstream.to, rows, cols),
-                          rows_of(dbranch.to, rows, cols),
+                          rows_of_any(dbranch.to, rows, cols),
                           dstream.beta,
                           dbranch.beta,
                           rows_of(dx, rows, cols),
-                          rows_of(dh, rows, cols),
+                          rows_of_any(dh, rows, cols),
                           dh ? rows_of(x, rows, cols) : Rows{},
                           mean,
                           rstd,
@@ -62,9 +62,8 @@ void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, 
     level().norm_backward(chunk, begin, end);
   });
   const std::int64_t chunks = sums ? partial_chunks(rows, cols) : 0;
-  if (dgain) add_chunks(rows_of(dgain.to, 1, cols).data, dgain.beta, scratch.data(), chunks, 2 * cols, cols);
-  if (dbias)
-    add_chunks(rows_of(dbias.to, 1, cols).data, dbias.beta, scratch.data() + cols, chunks, 2 * cols, cols);
+  if (dgain) add_chunks(dgain.to.f32(), dgain.beta, scratch.data(), chunks, 2 * cols, cols);
+  if (dbias) add_chunks(dbias.to.f32(), dbias.beta, scratch.data() + cols, chunks, 2 * cols, cols);
 }
 
 void residual_add_forward(Tensor x, Tensor stream, Tensor branch, const Dropout& dropout) {
@@ -73,7 +72,7 @@ void residual_add_forward(Tensor x, Tensor stream, Tensor branch, const Dropout&
   NormForward a = {};
   a.x = rows_of(x, rows, cols);
   a.stream = rows_of(stream, rows, cols);
-  a.branch = rows_of(branch, rows, cols);
+  a.branch = rows_of_any(branch, rows, cols);
   a.cols = cols;
   a.dropout = dropout_key(dropout);
   parallel_for(rows, row_grain(cols),

@@ -47,7 +47,7 @@ void column_sum(Sink out, Tensor x, std::span<float> scratch) {
   if (!out) return;
   const std::int64_t rows = x.rows(), cols = x.last();
   QUERN_CHECK(scratch.size() >= column_sum_scratch(rows, cols), scratch.size(), rows, cols);
-  const ColumnSum a = {rows_of(x, rows, cols), nullptr, cols};
+  const ColumnSum a = {rows_of_any(x, rows, cols), nullptr, cols};
   const std::int64_t grain = partial_grain(rows, cols);
   parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
     ColumnSum chunk = a;
@@ -55,7 +55,7 @@ void column_sum(Sink out, Tensor x, std::span<float> scratch) {
     std::fill_n(chunk.sums, cols, 0.0F);
     level().column_sum(chunk, begin, end);
   });
-  add_chunks(rows_of(out.to, 1, cols).data, out.beta, scratch.data(), partial_chunks(rows, cols), cols, cols);
+  add_chunks(out.to.f32(), out.beta, scratch.data(), partial_chunks(rows, cols), cols, cols);
 }
 
 }  // namespace quern

@@ -7,14 +7,16 @@
 
 namespace quern::kernels {
 
-/// Row r lies at data + r * stride; null: none.
+/// Row r lies at data + r * stride, in elements; null: none. The elements are floats, or the 16 bits of
+/// bfloat16 where a kernel says that it takes both.
 struct Rows {
-  float* data;
+  void* data;
   int64_t stride;
+  bool half;
 };
 
 struct NormForward {
-  Rows x, h, stream, branch;  // (R,C)
+  Rows x, h, stream, branch;  // (R,C); h and branch of either type
   float *mean, *rstd;         // (R)
   const float *gain, *bias;   // (C)
   float eps;
@@ -23,7 +25,7 @@ struct NormForward {
 };
 
 struct NormBackward {
-  Rows dstream, dbranch;  // (R,C)
+  Rows dstream, dbranch;  // (R,C); dbranch and dh of either type
   float dstream_beta, dbranch_beta;
   Rows dx, dh, x;            // (R,C)
   const float *mean, *rstd;  // (R)
@@ -36,14 +38,12 @@ struct NormBackward {
 enum class Function : int { gelu, gelu_erf, relu, exp, tanh, erf, erfc };
 
 struct Map {
-  float* y;
-  const float* x;
+  Rows y, x;  // one type
   Function function;
 };
 
 struct MapBackward {
-  float *dx, *y;
-  const float *dy, *x;
+  Rows dx, y, dy, x;  // one type; y may be none
   Function function;
 };
 
@@ -51,6 +51,7 @@ struct Loss {
   Rows logits;             // (R,V)
   const int32_t* targets;  // (R), negative: ignored
   float smoothing, gradient_scale;
+  bool half_gradient;     // as bfloat16, in the first half of each row of logits
   float *nll, *smoothed;  // (R)
   int64_t cols;
 };
@@ -76,6 +77,7 @@ struct EmbeddingBackward {
 
 struct AdamWStep {
   float *w, *m, *v;
+  uint16_t* shadow;  // w in bfloat16; null: none
   const float* g;
   float keep;  // 1 - learning_rate * weight_decay
   float gradient_scale;
@@ -95,7 +97,7 @@ struct Find {
 };
 
 struct ColumnSum {
-  Rows x;       // (R,C)
+  Rows x;       // (R,C), of either type
   float* sums;  // (C), set to zero by the caller
   int64_t cols;
 };
@@ -111,9 +113,15 @@ struct AddScaled {
   float factor, beta;
 };
 
+struct Convert {
+  Rows to, from;  // of either type
+  float beta;     // of what is there
+};
+
 }  // namespace quern::kernels
 
-/// [begin, end) are rows, except: channels for embedding_backward, elements for those on plain pointers.
+/// [begin, end) are rows, except: channels for embedding_backward; elements of row 0 for map, map_backward
+/// and convert; elements for those on plain pointers.
 #define QUERN_LEVEL_ROW_KERNELS(X)                                                \
   X(norm_forward, (const NormForward& a, int64_t begin, int64_t end))             \
   X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
@@ -127,4 +135,5 @@ struct AddScaled {
   X(first_nonfinite, (const Find& a, int64_t begin, int64_t end))                 \
   X(column_sum, (const ColumnSum& a, int64_t begin, int64_t end))                 \
   X(fill, (const Fill& a, int64_t begin, int64_t end))                            \
-  X(add_scaled, (const AddScaled& a, int64_t begin, int64_t end))
+  X(add_scaled, (const AddScaled& a, int64_t begin, int64_t end))                 \
+  X(convert, (const Convert& a, int64_t begin, int64_t end))

@@ -28,13 +28,25 @@ constexpr std::int64_t partial_chunks(std::int64_t rows, std::int64_t cols) {
   return (rows + grain - 1) / grain;
 }
 
-/// A tensor as (rows, cols) of f32 with unit column stride; none for an empty one.
-inline Rows rows_of(const Tensor& t, std::int64_t rows, std::int64_t cols) {
-  if (!t) return {nullptr, 0};
+/// A tensor as (rows, cols) with unit column stride; none for an empty one.
+inline Rows rows_of_any(const Tensor& t, std::int64_t rows, std::int64_t cols) {
+  if (!t) return {nullptr, 0, false};
   const Mat m = t.mat();
   QUERN_CHECK(m.rows == rows && m.cols == cols, m.rows, m.cols, rows, cols);
   QUERN_CHECK(m.col_stride == 1 || m.cols == 1, m.col_stride);
-  return {m.f32(), m.row_stride};
+  return {m.data, m.row_stride, m.type == Type::bf16};
+}
+
+/// The same, of f32 only.
+inline Rows rows_of(const Tensor& t, std::int64_t rows, std::int64_t cols) {
+  QUERN_CHECK(!t || t.type == Type::f32);
+  return rows_of_any(t, rows, cols);
+}
+
+/// The rows from row r on.
+inline Rows from_row(Rows rows, std::int64_t r) {
+  if (rows.data != nullptr) rows.data = static_cast<char*>(rows.data) + r * rows.stride * (rows.half ? 2 : 4);
+  return rows;
 }
 
 inline DropoutKey dropout_key(const Dropout& d) {

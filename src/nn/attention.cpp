@@ -7,13 +7,18 @@
 namespace quern {
 namespace {
 
+/// Row t of sequence b.
+char* at(const Tensor& x, std::int64_t b, std::int64_t t) {
+  return static_cast<char*>(x.data) + (b * x.stride[0] + t * x.stride[1]) * size_of(x.type);
+}
+
 /// Rows of (B,T,C) go behind the rows that the cache holds.
 void append(Tensor cached, std::int64_t held, const Tensor& fresh) {
+  QUERN_CHECK(cached.type == fresh.type);
   const auto bytes = static_cast<std::size_t>(fresh.last() * size_of(fresh.type));
   for (std::int64_t b = 0; b < fresh.dim[0]; ++b)
     for (std::int64_t t = 0; t < fresh.dim[1]; ++t)
-      std::memcpy(cached.f32() + b * cached.stride[0] + (held + t) * cached.stride[1],
-                  fresh.f32() + b * fresh.stride[0] + t * fresh.stride[1], bytes);
+      std::memcpy(at(cached, b, held + t), at(fresh, b, t), bytes);
 }
 
 /// The first n tokens of the cache.

@@ -17,8 +17,9 @@ Var Stack::operator()(Tape& tape, Tokens tokens, KVCache* cache) const {
   return norm ? (*norm)(tape, x.stream, x.branch).normed : x.stream;
 }
 
-Transformer::Transformer(const ModelConfig& config, bool trains)
+Transformer::Transformer(const ModelConfig& config, bool trains, Type compute)
     : config_(config),
+      store_(compute),
       decoder_(Scope(store_, "decoder"), config_),
       head_(config.tie_embeddings
                 ? decoder_.embedding.tokens
@@ -34,14 +35,14 @@ Loss Transformer::loss(Tape& tape, Tokens tokens, const std::int32_t* targets, d
 }
 
 Var Transformer::logits(Tape& tape, Tokens tokens, KVCache* cache) const {
-  return linear(tape, decoder_(tape, tokens, cache), var(head_), Var());
+  return linear(tape, decoder_(tape, tokens, cache), var(head_), Var(), Type::f32);
 }
 
 Var Transformer::last_logits(Tape& tape, Tokens tokens, KVCache* cache) const {
   Tensor last = decoder_(tape, tokens, cache).value();  // (B,T,C)
-  last.data = last.f32() + (last.dim[1] - 1) * last.stride[1];
+  last.data = static_cast<char*>(last.data) + (last.dim[1] - 1) * last.stride[1] * size_of(last.type);
   last.dim[1] = 1;
-  return linear(tape, tape.leaf(last), var(head_), Var());
+  return linear(tape, tape.leaf(last), var(head_), Var(), Type::f32);
 }
 
 }  // namespace quern

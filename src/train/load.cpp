@@ -74,8 +74,10 @@ Config load_run_config(Files& files, const fs::path& run) {
 LoadedRun load_run(Files& files, const fs::path& run, const std::string& checkpoint) {
   LoadedRun loaded{load_run_config(files, run), Tokenizer::load(run / "tokenizer.json"), nullptr, 0, {}};
   const LoadedCheckpoint from = choose(files, run, checkpoint, loaded.warnings);
-  loaded.model = std::make_unique<Transformer>(loaded.config.model, false);
+  loaded.model =
+      std::make_unique<Transformer>(loaded.config.model, false, type_of(loaded.config.run.precision));
   from.read_model(model_targets(loaded.model->parameters()));
+  loaded.model->parameters().refresh_shadow();
   loaded.step = from.step();
   return loaded;
 }

@@ -33,7 +33,8 @@ void update(ParamStore& parameters, const OptimConfig& optim, double learning_ra
   const auto range = [&](std::int64_t begin, std::int64_t end, double decay) {
     adamw.weight_decay = static_cast<float>(decay);
     adamw_update(parameters.values() + begin, parameters.gradients() + begin,
-                 parameters.first_moments() + begin, parameters.second_moments() + begin, end - begin, adamw);
+                 parameters.first_moments() + begin, parameters.second_moments() + begin, end - begin, adamw,
+                 parameters.shadow() != nullptr ? parameters.shadow() + begin : nullptr);
   };
   range(0, parameters.decaying_size(), optim.weight_decay);
   range(parameters.decaying_size(), parameters.slab_size(), 0);

@@ -7,6 +7,7 @@
 #include "quern/base/cpu.hpp"
 #include "quern/base/durable.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/kernels/gemm.hpp"
 #include "quern/train/environment.hpp"
 #include "quern/train/load.hpp"
 #include "quern/train/run_directory.hpp"
@@ -164,6 +165,7 @@ StartEvent describe(const Session& session, const Transformer& model) {
   event.entropy_floor = session.corpus.entropy_floor;
   event.threads = thread_count();
   event.isa = name(isa());
+  event.precision = enum_name(config.run.precision);
   return event;
 }
 
@@ -177,7 +179,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   const Config& config = session.config;
   set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
 
-  Transformer model(config.model, true);
+  Transformer model(config.model, true, type_of(config.run.precision));
   const auto metrics_bytes = session.checkpoint
                                  ? session.checkpoint->state().at("metrics_bytes").get<std::int64_t>()
                                  : std::int64_t{0};
@@ -199,6 +201,10 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   }
   session.warnings.insert(session.warnings.end(), session.directory.warnings().begin(),
                           session.directory.warnings().end());
+  if (config.run.precision == Precision::bf16 && !gemm_has_bf16())
+    session.warnings.push_back(
+        "this processor has no bf16 products: they are done in f32, with the same rounding "
+        "and slower than run.precision f32");
   for (const std::string& warning : session.warnings) observers.on_note({about.step, warning, true});
   return {trainer.run(), session.directory.path()};
 }

@@ -42,7 +42,7 @@ TEST_CASE("cached logits equal the full forward, however the text is cut") {
       const Ids ids = some_ids(T, V);
       const auto full = logits_of(*model, ids, nullptr);  // (T,V)
       for (const auto& lengths : cuts) {
-        KVCache cache(2, 1, T, 16);
+        KVCache cache(2, 1, T, 16, Type::f32);
         std::int64_t at = 0;
         for (const std::int64_t n : lengths) {
           const auto part =

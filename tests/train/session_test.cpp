@@ -119,6 +119,16 @@ TEST_CASE("auto starts what does not exist and resumes what does; a run without 
   check_same_run(f, "whole", "auto");
 }
 
+TEST_CASE("in bf16, too, 10 steps, a resume and 10 more are 20 steps, bit for bit") {
+  Fixture f;
+  CHECK(f.run("whole", {"run.precision=bf16"}) == 0);
+  CHECK(f.run("half", {"run.precision=bf16", "run.max_steps=10"}) == 0);
+  CHECK(f.run("", {"run.max_steps=20"}, "half") == 0);
+  check_same_run(f, "whole", "half");
+  CHECK(f.metrics("whole").start->precision == "bf16");
+  CHECK(kind_of([&] { f.run("", {"run.precision=f32"}, "half"); }) == 7);
+}
+
 TEST_CASE("a resume that is refused deletes nothing") {
   Fixture f;
   CHECK(f.run("run") == 0);

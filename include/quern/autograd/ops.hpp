@@ -1,8 +1,12 @@
 // Every differentiable operation: the table of contents. Each checks its shapes, runs its kernel and records
 // how to go back; the formulas with their gradients stand in the kernel's header.
+//
+// Where weights have a bf16 shadow (see ParamStore), products take it, round their other operand to bf16 too,
+// and give bf16; sums are f32. Gradients of parameters are f32.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "quern/autograd/tape.hpp"
 #include "quern/kernels/activation.hpp"
@@ -30,7 +34,8 @@ Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, 
 
 /// x Wᵀ + b  // (…,N); x (…,K), w (N,K), b (N) or none. kernels/gemm.hpp.
 ///   dx = dy W,  dW = dyᵀ x,  db = column sums of dy
-Var linear(Tape& tape, Var x, Var w, Var b);
+/// of the type that products take, or of `type`.
+Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::nullopt);
 
 /// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
 /// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,C); all three may be columns of one
@@ -44,9 +49,10 @@ struct ResidualNorm {
 };
 
 /// Residual addition, dropout and LayerNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch` may be
-/// none: then `stream` comes back as it is. Consumes the branch.
+/// none: then `stream` comes back as it is. The normalised rows are of `type`, the stream is f32. Consumes
+/// the branch.
 ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps,
-                           DropoutSite dropout);
+                           DropoutSite dropout, Type type = Type::f32);
 
 /// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. One operation:
 /// saves the pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.

@@ -39,12 +39,20 @@ struct Parameter {
 /// boundary; those that decay come first, so that each kind is one range: {decaying range, the rest}.
 class ParamStore {
  public:
+  /// `compute` is the element type of products and of the activations between operations. With bf16 a copy of
+  /// the values in bf16, the shadow, lies beside them; values, gradients and moments are f32 in any case.
+  explicit ParamStore(Type compute = Type::f32) : compute_(compute) {}
+
+  Type compute() const { return compute_; }
+
   /// Registers a parameter; the reference stays valid. A name may appear once.
   Parameter& add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init);
 
   /// Lays out and zeroes the slabs. `trains` false (sampling, evaluation) leaves gradients and moments away.
   void allocate(bool trains);
 
+  /// Brings the shadow up to date after the values were set from outside. (The optimizer does it as it goes.)
+  void refresh_shadow();
   /// Every parameter's first values: number i of the parameter is a pure function of (seed, name, i).
   void initialise(std::uint64_t seed);
 
@@ -60,20 +68,26 @@ class ParamStore {
   std::int64_t decaying_size() const { return decaying_; }  // the slab's first `decaying_size` numbers decay
   std::int64_t slab_size() const { return size_; }
   float* values() { return values_.get(); }
+  bf16* shadow() { return shadow_.get(); }  // null when compute() is f32
   float* gradients() { return gradients_.get(); }
   float* first_moments() { return first_moments_.get(); }
   float* second_moments() { return second_moments_.get(); }
 
  private:
   struct Free {
-    void operator()(float* p) const;
+    void operator()(void* p) const;
   };
-  using Slab = std::unique_ptr<float, Free>;
-  Slab make_slab() const;
+  template <class T>
+  using Slab = std::unique_ptr<T, Free>;
+  template <class T>
+  Slab<T> make_slab() const;
+
+  Type compute_;
 
   std::deque<Parameter> parameters_;
   std::int64_t decaying_ = 0, size_ = 0;
-  Slab values_, gradients_, first_moments_, second_moments_;
+  Slab<float> values_, gradients_, first_moments_, second_moments_;
+  Slab<bf16> shadow_;
 };
 
 }  // namespace quern

@@ -146,17 +146,24 @@ class Scratch {
       : pool_(tape.pool()),
         data_(static_cast<float*>(pool_.allocate(floats * sizeof(float)))),
         size_(floats) {}
+  /// Room for a contiguous tensor of this shape and type.
+  Scratch(Tape& tape, const Tensor& like)
+      : Scratch(tape, static_cast<std::size_t>(like.bytes() + 3) / sizeof(float)) {
+    tensor_ = Tensor(data_, like.type, std::span(like.dim, static_cast<std::size_t>(like.rank)));
+  }
   ~Scratch() { pool_.release(data_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   float* data() const { return data_; }
   std::span<float> span() const { return {data_, size_}; }
+  const Tensor& tensor() const { return tensor_; }
 
  private:
   Pool& pool_;
   float* data_;
   std::size_t size_;
+  Tensor tensor_;
 };
 
 }  // namespace quern

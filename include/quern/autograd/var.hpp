@@ -10,6 +10,7 @@ class Tape;
 /// range of columns) of another slot's buffer: q, k and v over the packed projection.
 struct Slot {
   Tensor value;
+  Tensor shadow;                // a parameter's value in bf16, for products; empty in f32
   Tensor grad;                  // empty until somebody writes it; a parameter's is the store's from the start
   void* value_block = nullptr;  // the pool's block, when the tape owns it
   void* grad_block = nullptr;
@@ -43,6 +44,8 @@ class Var {
   }
   /// The value, or an empty tensor for "none".
   Tensor value_or_empty() const { return slot_ != nullptr ? value() : Tensor(); }
+  /// The numbers as products take them: a parameter's bf16 shadow when there is one, else the value.
+  const Tensor& operand() const { return slot_->shadow ? slot_->shadow : value(); }
   /// The numbers as floats, or null for "none": gains and biases.
   const float* floats() const { return slot_ != nullptr ? value().f32() : nullptr; }
 

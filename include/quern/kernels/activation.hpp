@@ -1,4 +1,5 @@
-// The feed-forward's activations, element by element. Rows may lie apart (a row stride), columns not.
+// The feed-forward's activations, element by element, on tensors of one type (f32 or bf16), computed in f32.
+// Rows may lie apart (a row stride), columns not.
 #pragma once
 
 #include "quern/kernels/tensor.hpp"

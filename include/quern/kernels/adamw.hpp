@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "quern/base/bf16.hpp"
+
 namespace quern {
 
 struct AdamW {
@@ -18,7 +20,9 @@ struct AdamW {
 ///   m = beta1 * m + (1 - beta1) * g',   v = beta2 * v + (1 - beta2) * g'^2
 ///   w = w - learning_rate * weight_decay * w
 ///         - learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
-/// which is PyTorch's placement of the corrections and of eps.
-void adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamW& adamw);
+/// which is PyTorch's placement of the corrections and of eps. `shadow` (n), unless it is null, becomes w
+/// rounded to bf16.
+void adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamW& adamw,
+                  bf16* shadow = nullptr);
 
 }  // namespace quern

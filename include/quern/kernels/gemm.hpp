@@ -19,12 +19,17 @@ struct GemmOptions {
 
 /// c (M,N) = a (M,K) · b (K,N) + bias + beta · c. Rows or columns of each operand must be dense (one stride
 /// is 1). Sums in f32. oneDNN's matmul behind a cache of primitives by shape; operands of few rows and tiny
-/// products too.
+/// products too. When one of a and b is bf16 the other is rounded to bf16 first, and c may be either type;
+/// when both are f32, so is c.
 void gemm(Mat c, Mat a, Mat b, const GemmOptions& options = {});
 
 /// The same product by three plain loops that add in order of k: the oracle, and what a platform without
 /// oneDNN uses.
 void gemm_reference(Mat c, Mat a, Mat b, const GemmOptions& options = {});
+
+/// Whether this processor multiplies bf16 numbers (AVX-512, AMX). Without, gemm converts them to f32: the
+/// same sums, slower.
+bool gemm_has_bf16();
 
 /// oneDNN's own version, "2.6.3".
 std::string gemm_library_version();

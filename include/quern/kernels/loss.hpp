@@ -22,11 +22,14 @@ struct RowLoss {
 /// The loss of R rows of `logits` (R,V); `targets` (R) in [0, V) or ignored_target; e = `label_smoothing` in
 /// [0, 1). With gradient_scale other than 0 the logits are replaced by
 ///   gradient_scale * (softmax(logits) - q),  rows of zeros where the target is ignored;
-/// with 0 they are left alone. A logit of -inf has probability 0 (its smoothed loss is inf when e > 0); a row
-/// whose logits hold +inf or NaN, or nothing but -inf, has loss NaN. `scratch` holds
-/// cross_entropy_rows_scratch(R) floats.
+/// with 0 they are left alone. The gradient is f32, or bf16 in the first half of each row (see gradient_of).
+/// A logit of -inf has probability 0 (its smoothed loss is inf when e > 0); a row whose logits hold +inf or
+/// NaN, or nothing but -inf, has loss NaN. `scratch` holds cross_entropy_rows_scratch(R) floats.
 RowLoss cross_entropy_rows(Tensor logits, const std::int32_t* targets, float label_smoothing,
-                           float gradient_scale, std::span<float> scratch);
+                           float gradient_scale, std::span<float> scratch, Type gradient_type = Type::f32);
 std::size_t cross_entropy_rows_scratch(std::int64_t rows);
+
+/// The gradient that cross_entropy_rows left in `logits`  // (R,V)
+Mat gradient_of(Tensor logits, Type gradient_type);
 
 }  // namespace quern

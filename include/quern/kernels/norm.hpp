@@ -17,7 +17,8 @@ namespace quern {
 ///   h = (x - mean) * rstd * gain + bias                              // (R,C)
 /// `gain` (C); `bias` (C) or null. An empty `branch` stands for zero: x is then the stream itself and is not
 /// written (it may be empty). x may be the stream's own buffer, h may be branch's. Rows may lie apart (a row
-/// stride), columns not. Dropout's row is the tensor's row, its column the channel.
+/// stride), columns not. branch and h may be bf16, everything else is f32. Dropout's row is the tensor's row,
+/// its column the channel.
 void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor stream, Tensor branch,
                            const float* gain, const float* bias, float eps, const Dropout& dropout);
 
@@ -28,7 +29,7 @@ void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor 
 ///   (C)
 /// each + beta * what was there. `x` may be empty when dh is. dstream may be dx's own buffer and dbranch may
 /// be dh's (beta 0). `scratch` holds residual_norm_backward_scratch(R, C) floats; it is not used when neither
-/// dgain nor dbias is wanted.
+/// dgain nor dbias is wanted. dh and dbranch may be bf16.
 void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, Tensor dx, Tensor dh,
                             Tensor x, const float* mean, const float* rstd, const float* gain,
                             const Dropout& dropout, std::span<float> scratch);

@@ -12,8 +12,8 @@ namespace quern {
 /// sum of x[i]^2 over n numbers, in double.
 double sum_of_squares(const float* x, std::int64_t n);
 
-/// out[c] = sum over rows of x[r,c] + beta * out[c]: a bias's gradient. out (C), x (R,C), rows may lie apart.
-/// `scratch` holds column_sum_scratch(R, C) floats.
+/// out[c] = sum over rows of x[r,c] + beta * out[c]: a bias's gradient. out (C), x (R,C) of either type, rows
+/// may lie apart. `scratch` holds column_sum_scratch(R, C) floats.
 void column_sum(Sink out, Tensor x, std::span<float> scratch);
 std::size_t column_sum_scratch(std::int64_t rows, std::int64_t cols);
 

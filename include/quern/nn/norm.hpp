@@ -12,16 +12,18 @@ struct Norm {
   Parameter* bias;  // (C) or absent
   float eps;
   DropoutSite dropout;  // of the branch that is added
+  Type type;            // of the normalised rows: with post-norm they are the stream, which is f32
 
   Norm(const Scope& scope, const ModelConfig& config)
       : gain(scope.vector("weight", config.d_model, 1)),
         bias(config.bias ? scope.vector("bias", config.d_model, 0) : nullptr),
         eps(static_cast<float>(config.norm_eps)),
-        dropout{scope.site(), config.dropout} {}
+        dropout{scope.site(), config.dropout},
+        type(config.norm_placement == NormPlacement::pre ? scope.compute() : Type::f32) {}
 
   /// {stream + dropout(branch), its normalised rows}  // (B,T,C)
   ResidualNorm operator()(Tape& tape, Var stream, Var branch) const {
-    return residual_norm(tape, stream, branch, var(gain), var(bias), eps, dropout);
+    return residual_norm(tape, stream, branch, var(gain), var(bias), eps, dropout, type);
   }
 };
 

@@ -26,6 +26,9 @@ class Scope {
     return &store_.add((*this / name).path_, {n}, false, Init::constant(value));
   }
 
+  /// The type of products and of the activations between operations.
+  Type compute() const { return store_.compute(); }
+
   std::uint64_t site() const { return site_hash(path_); }
 
  private:

@@ -24,9 +24,10 @@ struct Stack {
 /// A Transformer: a causal decoder with a language-model head.
 class Transformer {
  public:
-  /// `config.vocab_size` is the true size. `trains` false leaves gradients and moments away. Values are not
-  /// set yet: parameters().initialise(seed), or a checkpoint.
-  Transformer(const ModelConfig& config, bool trains);
+  /// `config.vocab_size` is the true size. `trains` false leaves gradients and moments away; `compute` is the
+  /// type of products and activations. Values are not set yet: parameters().initialise(seed), or a
+  /// checkpoint.
+  Transformer(const ModelConfig& config, bool trains, Type compute = Type::f32);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
@@ -35,7 +36,7 @@ class Transformer {
   Loss loss(Tape& tape, Tokens tokens, const std::int32_t* targets, double normaliser,
             float label_smoothing) const;
 
-  /// The logits of every position  // (B,T,V); of the last position alone  // (B,1,V)
+  /// The logits of every position, f32  // (B,T,V); of the last position alone  // (B,1,V)
   Var logits(Tape& tape, Tokens tokens, KVCache* cache = nullptr) const;
   Var last_logits(Tape& tape, Tokens tokens, KVCache* cache) const;
 

@@ -11,6 +11,7 @@
 
 #include "quern/base/fields.hpp"
 #include "quern/data/config.hpp"
+#include "quern/kernels/tensor.hpp"
 #include "quern/nn/config.hpp"
 #include "quern/watch/config.hpp"
 
@@ -18,7 +19,7 @@ namespace quern {
 
 enum class OptimizerKind { adamw };
 enum class ScheduleKind { constant, cosine, linear, inverse_sqrt, polynomial };
-enum class Precision { f32 };
+enum class Precision { f32, bf16 };
 
 constexpr auto enum_names(OptimizerKind) {
   return std::to_array<EnumName<OptimizerKind>>({{OptimizerKind::adamw, "adamw"}});
@@ -30,7 +31,11 @@ constexpr auto enum_names(ScheduleKind) {
                                                 {ScheduleKind::inverse_sqrt, "inverse_sqrt"},
                                                 {ScheduleKind::polynomial, "polynomial"}});
 }
-constexpr auto enum_names(Precision) { return std::to_array<EnumName<Precision>>({{Precision::f32, "f32"}}); }
+constexpr auto enum_names(Precision) {
+  return std::to_array<EnumName<Precision>>({{Precision::f32, "f32"}, {Precision::bf16, "bf16"}});
+}
+/// The element type of products and of the activations between operations.
+constexpr Type type_of(Precision precision) { return precision == Precision::bf16 ? Type::bf16 : Type::f32; }
 
 struct OptimConfig {
   OptimizerKind optimizer = OptimizerKind::adamw;
@@ -90,7 +95,9 @@ struct RunConfig {
       "Updates of the weights; 0 initialises, saves step 0 and ends.");
     f("batch_size", batch_size, between(1, 1048576), "Sequences of one micro-batch.");
     f("grad_accumulation", grad_accumulation, between(1, 1048576), "Micro-batches of one update.");
-    f("precision", precision, "Element type of the products and the activations.");
+    f("precision", precision,
+      "Element type of the products and the activations; the residual stream, softmax, loss, gradients of "
+      "parameters, weights and moments are f32 with either.");
     f("threads", threads, between(0, 4096),
       "Threads; 0 means all processors this process may use. QUERN_THREADS overrides files, --set overrides "
       "both.");

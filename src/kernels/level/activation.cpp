@@ -40,29 +40,32 @@ QUERN_INLINE vf relu(vf x, vf* slope) {
   return at_least(x, 0);
 }
 
-template <class F>
+template <class T, class F>
 QUERN_INLINE void each(const Map& a, int64_t begin, int64_t end, F f) {
-  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA { store_n(a.y + j, f(load_n(a.x + j, k)), k); });
+  T* y = at<T>(a.y, 0);
+  const T* x = at<T>(a.x, 0);
+  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA { store_n(y + j, f(load_n(x + j, k)), k); });
 }
 
-template <class F>
+template <class T, class F>
 QUERN_INLINE void each_backward(const MapBackward& a, int64_t begin, int64_t end, F f) {
+  T *dx = at<T>(a.dx, 0), *y = at<T>(a.y, 0);
+  const T *dy = at<T>(a.dy, 0), *x = at<T>(a.x, 0);
   columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA {
-    const vf dy = load_n(a.dy + j, k);
+    const vf d = load_n(dy + j, k);
     vf slope;
-    const vf y = f(load_n(a.x + j, k), &slope);
-    if (a.y != nullptr) store_n(a.y + j, y, k);
-    store_n(a.dx + j, dy * slope, k);
+    const vf value = f(load_n(x + j, k), &slope);
+    if (y != nullptr) store_n(y + j, value, k);
+    store_n(dx + j, d * slope, k);
   });
 }
 
-#define QUERN_EACH(f) each(a, begin, end, [](vf x) QUERN_LAMBDA { return f; })
+#define QUERN_EACH(f) each<T>(a, begin, end, [](vf x) QUERN_LAMBDA { return f; })
 #define QUERN_EACH_BACKWARD(f) \
-  each_backward(a, begin, end, [](vf x, vf* slope) QUERN_LAMBDA { return f(x, slope); })
+  each_backward<T>(a, begin, end, [](vf x, vf* slope) QUERN_LAMBDA { return f(x, slope); })
 
-}  // namespace
-
-void map(const Map& a, int64_t begin, int64_t end) {
+template <class T>
+void map_of(const Map& a, int64_t begin, int64_t end) {
   switch (a.function) {
     case Function::gelu: return QUERN_EACH(gelu(x, nullptr));
     case Function::gelu_erf: return QUERN_EACH(gelu_erf(x, nullptr));
@@ -74,13 +77,26 @@ void map(const Map& a, int64_t begin, int64_t end) {
   }
 }
 
-void map_backward(const MapBackward& a, int64_t begin, int64_t end) {
+template <class T>
+void map_backward_of(const MapBackward& a, int64_t begin, int64_t end) {
   switch (a.function) {
     case Function::gelu: return QUERN_EACH_BACKWARD(gelu);
     case Function::gelu_erf: return QUERN_EACH_BACKWARD(gelu_erf);
     case Function::relu: return QUERN_EACH_BACKWARD(relu);
     default: return;
   }
+}
+
+}  // namespace
+
+void map(const Map& a, int64_t begin, int64_t end) {
+  if (a.x.half) return map_of<uint16_t>(a, begin, end);
+  map_of<float>(a, begin, end);
+}
+
+void map_backward(const MapBackward& a, int64_t begin, int64_t end) {
+  if (a.x.half) return map_backward_of<uint16_t>(a, begin, end);
+  map_backward_of<float>(a, begin, end);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

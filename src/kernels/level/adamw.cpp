@@ -13,6 +13,7 @@ void adamw(const AdamWStep& a, int64_t begin, int64_t end) {
     store_n(a.m + j, m, k);
     store_n(a.v + j, v, k);
     store_n(a.w + j, w, k);
+    if (a.shadow != nullptr) store_n(a.shadow + j, w, k);
   });
 }
 

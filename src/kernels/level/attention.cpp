@@ -10,10 +10,18 @@ constexpr int64_t columns_size =
     rows_size > attention_max_width* panel ? rows_size : attention_max_width* panel;
 constexpr int64_t few_queries = 4;  // that many are cheaper one by one
 
+template <class T>
+const T* as(const void* p) {
+  return static_cast<const T*>(p);
+}
+
 /// Asks for the keys and values [begin, begin + panel), as far as they are below `end`.
+template <class T>
 QUERN_INLINE void prefetch_keys(const AttentionHead& head, int64_t begin, int64_t end) {
-  prefetch_rows(head.k + begin * head.k_stride, head.k_stride, smaller(panel, end - begin), head.width);
-  prefetch_rows(head.v + begin * head.v_stride, head.v_stride, smaller(panel, end - begin), head.width);
+  prefetch_rows(as<T>(head.k) + begin * head.k_stride, head.k_stride, smaller(panel, end - begin),
+                head.width);
+  prefetch_rows(as<T>(head.v) + begin * head.v_stride, head.v_stride, smaller(panel, end - begin),
+                head.width);
 }
 
 /// The state of the online softmax of a panel of queries.
@@ -56,6 +64,7 @@ QUERN_INLINE float finish_row(float largest_score, float total, float* lse) {
 }
 
 /// Queries [begin, end), whose transpose fits in `columns_size`.
+template <class T>
 void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
   const int64_t width = head.width, panels = (end - begin + panel - 1) / panel, size = width * panel;
   const int64_t step = larger(8, smaller(tile, rows_size / width / 8 * 8));
@@ -63,7 +72,7 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
   Running state[tile / panel];
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t first = begin + p * panel;
-    pack_columns(q + p * size, head.q + first * head.q_stride, head.q_stride, end - first, width,
+    pack_columns(q + p * size, as<T>(head.q) + first * head.q_stride, head.q_stride, end - first, width,
                  head.scale * log2_e);
     for (int i = 0; i < panel; ++i) state[p].largest[i] = -__builtin_inff(), state[p].total[i] = 0;
   }
@@ -71,14 +80,14 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
   if (keys_end <= 0) __builtin_memset(out, 0, sizeof out);
   for (int64_t s = 0; s < keys_end; s += step) {
     const int64_t keys = smaller(step, keys_end - s);
-    copy_rows(k, width, head.k + s * head.k_stride, head.k_stride, keys, width, 1);
-    copy_rows(v, width, head.v + s * head.v_stride, head.v_stride, keys, width, 1);
+    copy_rows(k, width, as<T>(head.k) + s * head.k_stride, head.k_stride, keys, width, 1);
+    copy_rows(v, width, as<T>(head.v) + s * head.v_stride, head.v_stride, keys, width, 1);
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t first = begin + p * panel, last = smaller(first + panel, end) - 1;
       const int64_t seen = smaller(keys, span_end(head, last) - s);
       if (seen <= 0) continue;
       product<2>(score, panel, seen, {k, width, 1}, q + p * size, panel, width, nullptr);
-      prefetch_keys(head, s + step + p * panel, keys_end);
+      prefetch_keys<T>(head, s + step + p * panel, keys_end);
       hide(score, panel, head, first, s, seen);
       softmax_step(score, seen, state[p]);
       if (head.dropout.threshold != 0)
@@ -93,16 +102,18 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
     float scale[panel] = {};
     for (int64_t i = 0; i < count; ++i)
       scale[i] = finish_row(state[p].largest[i], state[p].total[i], to.lse + first + i);
-    unpack_columns(to.out + first * to.stride, to.stride, count, width, out + p * size, scale, 0);
+    unpack_columns(static_cast<T*>(to.out) + first * to.stride, to.stride, count, width, out + p * size,
+                   scale, 0);
   }
 }
 
 /// score(s) = sum_d q(d) k(s,d) for keys [0, keys), written in whole vectors; q holds `width` numbers and
 /// zeros.
-void row_scores(float* score, const float* q, const float* k, int64_t stride, int64_t keys, int64_t width) {
+template <class T>
+void row_scores(float* score, const float* q, const T* k, int64_t stride, int64_t keys, int64_t width) {
   const int64_t whole = width / lanes * lanes;
   for (int64_t s = 0; s < keys; s += lanes) {
-    const float* row[lanes];
+    const T* row[lanes];
     for (int i = 0; i < lanes; ++i) row[i] = k + smaller(s + i, keys - 1) * stride;  // never behind the last
     vf dot[lanes] = {};
     for (int64_t d = 0; d < whole; d += lanes) {
@@ -122,7 +133,8 @@ void row_scores(float* score, const float* q, const float* k, int64_t stride, in
 }
 
 /// out(d) = keep out(d) + sum_s weight(s) v(s,d).
-void row_values(float* out, const float* weight, const float* v, int64_t stride, int64_t keys, int64_t width,
+template <class T>
+void row_values(float* out, const float* weight, const T* v, int64_t stride, int64_t keys, int64_t width,
                 const float* keep) {
   const Strided row = {weight, 0, 1};
   int64_t d = 0;
@@ -131,20 +143,21 @@ void row_values(float* out, const float* weight, const float* v, int64_t stride,
   for (; d + lanes <= width; d += lanes) block_product<1, 1>(out + d, 0, row, v + d, stride, keys, keep);
   for (; d < width; ++d) {
     float total = out[d] * keep[0];
-    for (int64_t s = 0; s < keys; ++s) total += weight[s] * v[s * stride + d];
+    for (int64_t s = 0; s < keys; ++s) total += weight[s] * load_part(v + s * stride + d, 1)[0];
     out[d] = total;
   }
 }
 
 /// One query without dropout: there the lanes hold keys, then D.
+template <class T>
 void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t) {
   const int64_t width = head.width, keys_end = span_end(head, t);
   alignas(64) float q[attention_max_width + lanes] = {}, out[attention_max_width] = {}, score[tile];
-  copy_rows(q, width, head.q + t * head.q_stride, head.q_stride, 1, width, head.scale * log2_e);
+  copy_rows(q, width, as<T>(head.q) + t * head.q_stride, head.q_stride, 1, width, head.scale * log2_e);
   float largest_score = -__builtin_inff(), total = 0;
   for (int64_t begin = 0; begin < keys_end; begin += tile) {
     const int64_t keys = smaller(tile, keys_end - begin);
-    row_scores(score, q, head.k + begin * head.k_stride, head.k_stride, keys, width);
+    row_scores(score, q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, width);
     for (int64_t s = keys; s < tile; ++s) score[s] = -__builtin_inff();
     vf m = broadcast(largest_score);
     for (int64_t s = 0; s < tile; s += lanes) m = max(load(score + s), m);
@@ -157,24 +170,30 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
     }
     float keep[4 * lanes];
     for (int i = 0; i < 4; ++i) store(keep + i * lanes, exp2(broadcast(largest_score - base)));
-    row_values(out, score, head.v + begin * head.v_stride, head.v_stride, keys, width, keep);
+    row_values(out, score, as<T>(head.v) + begin * head.v_stride, head.v_stride, keys, width, keep);
     total = total * keep[0] + sum(added);
     largest_score = now;
   }
-  copy_rows(to.out + t * to.stride, to.stride, out, width, 1, width,
+  copy_rows(static_cast<T*>(to.out) + t * to.stride, to.stride, out, width, 1, width,
             finish_row(largest_score, total, to.lse + t));
+}
+
+template <class T>
+void forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
+  if (end - begin <= few_queries && head.dropout.threshold == 0) {
+    for (int64_t t = begin; t < end; ++t) forward_row<T>(head, to, t);
+    return;
+  }
+  const int64_t step = columns_size / head.width / panel * panel;
+  for (int64_t t = begin; t < end; t += step) forward_panels<T>(head, to, t, smaller(t + step, end));
 }
 
 }  // namespace
 
 void attention_forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin,
                             int64_t end) {
-  if (end - begin <= few_queries && head.dropout.threshold == 0) {
-    for (int64_t t = begin; t < end; ++t) forward_row(head, to, t);
-    return;
-  }
-  const int64_t step = columns_size / head.width / panel * panel;
-  for (int64_t t = begin; t < end; t += step) forward_panels(head, to, t, smaller(t + step, end));
+  if (head.half) return forward_tile<uint16_t>(head, to, begin, end);
+  forward_tile<float>(head, to, begin, end);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

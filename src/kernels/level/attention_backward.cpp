@@ -1,4 +1,5 @@
 #include "attention.hpp"
+#include "columns.hpp"
 
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
@@ -19,10 +20,12 @@ struct BackwardTiles {
 };
 
 /// Queries [begin, begin + count), ready for the products. scale goes into the rows of q, for dk.
+template <class T>
 void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t begin,
                   int64_t count) {
   const int64_t width = head.width;
-  const float *q = head.q + begin * head.q_stride, *dout = g.dout + begin * g.dout_stride;
+  const T* q = static_cast<const T*>(head.q) + begin * head.q_stride;
+  const T *dout = static_cast<const T*>(g.dout) + begin * g.dout_stride, *out = static_cast<const T*>(g.out);
   for (int64_t i = 0; i < count; i += panel) {
     pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width,
                  head.scale * log2_e);
@@ -35,7 +38,7 @@ void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGr
     x.delta[i] = 0;
     if (i >= count) continue;
     if (g.lse[begin + i] != -__builtin_inff()) x.lse[i] = g.lse[begin + i] * log2_e;
-    const float *a = dout + i * g.dout_stride, *b = g.out + (begin + i) * g.out_stride;
+    const T *a = dout + i * g.dout_stride, *b = out + (begin + i) * g.out_stride;
     vf total = vf{};
     int64_t d = 0;
     for (; d + lanes <= width; d += lanes) total += load(a + d) * load(b + d);
@@ -120,19 +123,17 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
 }
 
 /// to = from + beta * to, from rows of `padded` numbers.
+template <class T>
 void write_rows(const AttentionSink& sink, const float* from, int64_t padded, int64_t rows, int64_t width) {
   for (int64_t t = 0; t < rows; ++t, from += padded) {
-    float* to = sink.to + t * sink.stride;
-    int64_t d = 0;
-    for (; d + lanes <= width; d += lanes)
-      store(to + d, sink.beta == 0 ? load(from + d) : load(from + d) + sink.beta * load(to + d));
-    for (; d < width; ++d) to[d] = sink.beta == 0 ? from[d] : from[d] + sink.beta * to[d];
+    T* to = static_cast<T*>(sink.to) + t * sink.stride;
+    columns(0, width,
+            [&](int64_t d, int64_t k) QUERN_LAMBDA { sink_n(to + d, load_n(from + d, k), sink.beta, k); });
   }
 }
 
-}  // namespace
-
-void attention_backward_head(const AttentionHead& head, const AttentionGradient& g, float* scratch) {
+template <class T>
+void backward_head(const AttentionHead& head, const AttentionGradient& g, float* scratch) {
   const int64_t width = head.width, padded = (width + lanes - 1) / lanes * lanes;
   BackwardTiles x;
   x.padded = padded;
@@ -145,11 +146,11 @@ void attention_backward_head(const AttentionHead& head, const AttentionGradient&
   zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
   zero(x.dk, 2 * head.keys * padded);
   const int64_t all_seen = larger(0, span_end(head, head.queries - 1));
-  copy_rows(x.k, width, head.k, head.k_stride, all_seen, width, 1);
-  copy_rows(x.v, width, head.v, head.v_stride, all_seen, width, 1);
+  copy_rows(x.k, width, static_cast<const T*>(head.k), head.k_stride, all_seen, width, 1);
+  copy_rows(x.v, width, static_cast<const T*>(head.v), head.v_stride, all_seen, width, 1);
   for (int64_t t = 0; t < head.queries; t += tile) {
     const int64_t queries = smaller(tile, head.queries - t), keys_end = span_end(head, t + queries - 1);
-    pack_queries(x, head, g, t, queries);
+    pack_queries<T>(x, head, g, t, queries);
     if (keys_end <= 0) zero(x.dq, tile * padded);
     for (int64_t s = 0; s < keys_end; s += tile)
       backward_tile(x, head, g, t, queries, s, smaller(tile, keys_end - s));
@@ -157,11 +158,18 @@ void attention_backward_head(const AttentionHead& head, const AttentionGradient&
     float scale[panel];
     for (float& one : scale) one = head.scale;
     for (int64_t i = 0; i < queries; i += panel)
-      unpack_columns(g.dq.to + (t + i) * g.dq.stride, g.dq.stride, smaller(panel, queries - i), width,
-                     x.dq + i * width, scale, g.dq.beta);
+      unpack_columns(static_cast<T*>(g.dq.to) + (t + i) * g.dq.stride, g.dq.stride,
+                     smaller(panel, queries - i), width, x.dq + i * width, scale, g.dq.beta);
   }
-  if (g.dk.to != nullptr) write_rows(g.dk, x.dk, padded, head.keys, width);
-  if (g.dv.to != nullptr) write_rows(g.dv, x.dv, padded, head.keys, width);
+  if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, padded, head.keys, width);
+  if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, padded, head.keys, width);
+}
+
+}  // namespace
+
+void attention_backward_head(const AttentionHead& head, const AttentionGradient& g, float* scratch) {
+  if (head.half) return backward_head<uint16_t>(head, g, scratch);
+  backward_head<float>(head, g, scratch);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

@@ -19,7 +19,9 @@ QUERN_INLINE void columns(int64_t begin, int64_t end, F f) {
 QUERN_INLINE vf load_n(const float* p, int64_t k, float fill = 0) {
   return k == lanes ? load(p) : load_part(p, k, fill);
 }
-QUERN_INLINE void store_n(float* p, vf v, int64_t k) {
+QUERN_INLINE vf load_n(const uint16_t* p, int64_t k) { return k == lanes ? load(p) : load_part(p, k); }
+template <class T>
+QUERN_INLINE void store_n(T* p, vf v, int64_t k) {
   if (k == lanes) {
     store(p, v);
   } else {
@@ -28,7 +30,8 @@ QUERN_INLINE void store_n(float* p, vf v, int64_t k) {
 }
 
 /// Stores v + beta * what is there; beta 0 does not read it.
-QUERN_INLINE void sink_n(float* p, vf v, float beta, int64_t k) {
+template <class T>
+QUERN_INLINE void sink_n(T* p, vf v, float beta, int64_t k) {
   store_n(p, beta == 0 ? v : v + beta * load_n(p, k), k);
 }
 
@@ -40,8 +43,10 @@ QUERN_INLINE vf only(vf v, int64_t k) {
   return part;
 }
 
-QUERN_INLINE float* at(const Rows& rows, int64_t r) {
-  return rows.data == nullptr ? nullptr : rows.data + r * rows.stride;
+/// Row r; T is float, or uint16_t for rows of bfloat16.
+template <class T = float>
+QUERN_INLINE T* at(const Rows& rows, int64_t r) {
+  return rows.data == nullptr ? nullptr : static_cast<T*>(rows.data) + r * rows.stride;
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

@@ -44,6 +44,20 @@ RowSums row_exp(float* out, const float* x, int64_t n, float top) {
   return total;
 }
 
+/// The gradient of a row from its exponentials, in place. As bfloat16 it takes the first half of the row:
+/// what is written never overtakes what is read.
+template <class T>
+void write_gradient(float* x, const Loss& a, double exps, int32_t target) {
+  const double scale = a.gradient_scale, e = a.smoothing, v = static_cast<double>(a.cols);
+  const double probability = static_cast<double>(x[target]) / exps;
+  const float factor = static_cast<float>(scale / exps), uniform = static_cast<float>(scale * e / v);
+  T* to = reinterpret_cast<T*>(x);  // only load and store touch it, and they copy bytes
+  columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
+    store_n(to + j, load_n(x + j, k) * factor - uniform, k);
+  });
+  store_part(to + target, broadcast(static_cast<float>(scale * (probability - (1 - e) - e / v))), 1);
+}
+
 }  // namespace
 
 void loss(const Loss& a, int64_t begin, int64_t end) {
@@ -64,13 +78,11 @@ void loss(const Loss& a, int64_t begin, int64_t end) {
     a.nll[r] = static_cast<float>(nll);
     a.smoothed[r] = static_cast<float>(e == 0 ? nll : (1 - e) * nll + e * (log_sum - sums.shifted / v));
     if (!gradient) continue;
-    const double probability = static_cast<double>(x[target]) / sums.exps;
-    const double scale = a.gradient_scale;
-    const float factor = static_cast<float>(scale / sums.exps), uniform = static_cast<float>(scale * e / v);
-    columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
-      store_n(x + j, load_n(x + j, k) * factor - uniform, k);
-    });
-    x[target] = static_cast<float>(scale * (probability - (1 - e) - e / v));
+    if (a.half_gradient) {
+      write_gradient<uint16_t>(x, a, sums.exps, target);
+    } else {
+      write_gradient<float>(x, a, sums.exps, target);
+    }
   }
 }
 

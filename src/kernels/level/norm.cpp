@@ -5,7 +5,8 @@ namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
 /// x = stream + dropout(branch) for one row.
-void add_branch(float* x, const float* stream, const float* branch, const DropoutKey& dropout, int64_t row,
+template <class Branch>
+void add_branch(float* x, const float* stream, const Branch* branch, const DropoutKey& dropout, int64_t row,
                 int64_t cols) {
   uint16_t bits[mask_tile];
   for (int64_t tile = 0; tile < cols; tile += mask_tile) {
@@ -37,7 +38,8 @@ struct RowGradient {
 };
 
 /// The two means; dgain and dbias grow by the row's parts when `sums` is not null.
-RowGradient norm_row_sums(const NormBackward& a, const float* dh, const float* x, int64_t r) {
+template <class Normed>
+RowGradient norm_row_sums(const NormBackward& a, const Normed* dh, const float* x, int64_t r) {
   const float mean = a.mean[r], rstd = a.rstd[r];
   vf g_sum = {}, gx_sum = {};
   columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
@@ -53,14 +55,13 @@ RowGradient norm_row_sums(const NormBackward& a, const float* dh, const float* x
   return {mean, rstd, sum(g_sum) / c, sum(gx_sum) / c};
 }
 
-}  // namespace
-
-void norm_forward(const NormForward& a, int64_t begin, int64_t end) {
+template <class Branch, class Normed>
+void norm_forward_of(const NormForward& a, int64_t begin, int64_t end) {
   const float c = static_cast<float>(a.cols);
   for (int64_t r = begin; r < end; ++r) {
     const float* x = at(a.stream, r);
     if (a.branch.data != nullptr) {
-      add_branch(at(a.x, r), x, at(a.branch, r), a.dropout, r, a.cols);
+      add_branch(at(a.x, r), x, at<Branch>(a.branch, r), a.dropout, r, a.cols);
       x = at(a.x, r);
     }
     if (a.h.data == nullptr) continue;
@@ -73,7 +74,7 @@ void norm_forward(const NormForward& a, int64_t begin, int64_t end) {
     const float rstd = 1.0F / __builtin_sqrtf(squares / c + a.eps);
     a.mean[r] = mean;
     a.rstd[r] = rstd;
-    float* h = at(a.h, r);
+    Normed* h = at<Normed>(a.h, r);
     columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
       vf v = (load_n(x + j, k) - mean) * rstd * load_n(a.gain + j, k);
       if (a.bias != nullptr) v += load_n(a.bias + j, k);
@@ -82,12 +83,15 @@ void norm_forward(const NormForward& a, int64_t begin, int64_t end) {
   }
 }
 
-void norm_backward(const NormBackward& a, int64_t begin, int64_t end) {
+template <class Branch, class Normed>
+void norm_backward_of(const NormBackward& a, int64_t begin, int64_t end) {
   uint16_t bits[mask_tile];
   const bool masked = a.dropout.threshold != 0 && a.dbranch.data != nullptr;
   for (int64_t r = begin; r < end; ++r) {
-    const float *dx = at(a.dx, r), *dh = at(a.dh, r), *x = at(a.x, r);
-    float *dstream = at(a.dstream, r), *dbranch = at(a.dbranch, r);
+    const float *dx = at(a.dx, r), *x = at(a.x, r);
+    const Normed* dh = at<Normed>(a.dh, r);
+    float* dstream = at(a.dstream, r);
+    Branch* dbranch = at<Branch>(a.dbranch, r);
     RowGradient row = {};
     if (dh != nullptr) row = norm_row_sums(a, dh, x, r);
     for (int64_t tile = 0; tile < a.cols; tile += mask_tile) {
@@ -106,6 +110,22 @@ void norm_backward(const NormBackward& a, int64_t begin, int64_t end) {
       });
     }
   }
+}
+
+/// Calls f with the types of the branch and of the normalised rows.
+#define QUERN_NORM_OF(f, branch, normed)                                                                 \
+  branch.half   ? normed.half ? f<uint16_t, uint16_t>(a, begin, end) : f<uint16_t, float>(a, begin, end) \
+    : normed.half ? f<float, uint16_t>(a, begin, end)                                                    \
+                : f<float, float>(a, begin, end)
+
+}  // namespace
+
+void norm_forward(const NormForward& a, int64_t begin, int64_t end) {
+  QUERN_NORM_OF(norm_forward_of, a.branch, a.h);
+}
+
+void norm_backward(const NormBackward& a, int64_t begin, int64_t end) {
+  QUERN_NORM_OF(norm_backward_of, a.dbranch, a.dh);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

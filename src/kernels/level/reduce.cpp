@@ -38,10 +38,13 @@ void first_nonfinite(const Find& a, int64_t begin, int64_t end) {
   }
 }
 
-void column_sum(const ColumnSum& a, int64_t begin, int64_t end) {
+namespace {
+
+template <class T>
+void column_sum_of(const ColumnSum& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; r += 4) {
-    const float* x[4];
-    for (int i = 0; i < 4; ++i) x[i] = r + i < end ? at(a.x, r + i) : nullptr;
+    const T* x[4];
+    for (int i = 0; i < 4; ++i) x[i] = r + i < end ? at<T>(a.x, r + i) : nullptr;
     columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
       vf s = load_n(x[0] + j, k);
       if (x[3] != nullptr) {
@@ -53,6 +56,13 @@ void column_sum(const ColumnSum& a, int64_t begin, int64_t end) {
       store_n(a.sums + j, load_n(a.sums + j, k) + s, k);
     });
   }
+}
+
+}  // namespace
+
+void column_sum(const ColumnSum& a, int64_t begin, int64_t end) {
+  if (a.x.half) return column_sum_of<uint16_t>(a, begin, end);
+  column_sum_of<float>(a, begin, end);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

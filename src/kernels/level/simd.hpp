@@ -26,6 +26,7 @@ constexpr int lanes = QUERN_LANES;
 typedef float vf __attribute__((vector_size(QUERN_LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(QUERN_LANES * 4)));
 typedef uint32_t vu __attribute__((vector_size(QUERN_LANES * 4)));
+typedef uint16_t vh __attribute__((vector_size(QUERN_LANES * 2)));
 
 QUERN_INLINE vf load(const float* p) {
   vf v;
@@ -33,6 +34,23 @@ QUERN_INLINE vf load(const float* p) {
   return v;
 }
 QUERN_INLINE void store(float* p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
+/// bfloat16 numbers, as their 16 bits, are the upper halves of floats: they are widened as they are loaded,
+/// and rounded to nearest, ties to even, as they are stored; a NaN stays a (quiet) NaN.
+QUERN_INLINE vf widen(vh h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+QUERN_INLINE vh narrow(vf v) {
+  const vu u = (vu)v, rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16, nan = (u >> 16) | 0x40U;
+  return __builtin_convertvector((vu)(v == v ? (vi)rounded : (vi)nan), vh);
+}
+QUERN_INLINE vf load(const uint16_t* p) {
+  vh h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return widen(h);
+}
+QUERN_INLINE void store(uint16_t* p, vf v) {
+  const vh h = narrow(v);
+  __builtin_memcpy(p, &h, sizeof h);
+}
+
 /// x in every lane. x - 0 is x for every x, a negative zero too, so that the subtraction folds away; x + 0 is
 /// not.
 QUERN_INLINE vf broadcast(float x) { return x - vf{}; }
@@ -45,6 +63,16 @@ QUERN_INLINE vf load_part(const float* p, int64_t n, float fill = 0) {
 }
 QUERN_INLINE void store_part(float* p, vf v, int64_t n) {
   __builtin_memcpy(p, &v, static_cast<unsigned long>(n) * 4);
+}
+
+QUERN_INLINE vf load_part(const uint16_t* p, int64_t n) {
+  vh h = {};
+  __builtin_memcpy(&h, p, static_cast<unsigned long>(n) * 2);
+  return widen(h);
+}
+QUERN_INLINE void store_part(uint16_t* p, vf v, int64_t n) {
+  const vh h = narrow(v);
+  __builtin_memcpy(p, &h, static_cast<unsigned long>(n) * 2);
 }
 
 QUERN_INLINE vf max(vf a, vf b) { return a > b ? a : b; }

@@ -21,8 +21,8 @@ struct Strided {
 
 /// C(i,j) = sum_k A(i,k) B(k,j) + keep(j) C(i,j) for R rows and V vectors of columns; without `keep`, C is
 /// only written.
-template <int R, int V>
-QUERN_INLINE void block_product(float* c, int64_t ldc, Strided a, const float* b, int64_t ldb, int64_t depth,
+template <int R, int V, class B>
+QUERN_INLINE void block_product(float* c, int64_t ldc, Strided a, const B* b, int64_t ldb, int64_t depth,
                                 const float* keep) {
   vf total[R][V] = {};
   for (int64_t k = 0; k < depth; ++k) {
@@ -101,8 +101,9 @@ QUERN_INLINE void transpose(vf* r) {
 #endif
 }
 
-/// to(t, d) = scale * rows(t, d).
-static inline void copy_rows(float* to, int64_t to_stride, const float* rows, int64_t stride, int64_t count,
+/// to(t, d) = scale * rows(t, d). Each side, here and below: floats, or bfloat16.
+template <class To, class From>
+static inline void copy_rows(To* to, int64_t to_stride, const From* rows, int64_t stride, int64_t count,
                              int64_t width, float scale) {
   for (int64_t t = 0; t < count; ++t, to += to_stride, rows += stride) {
     int64_t d = 0;
@@ -112,14 +113,17 @@ static inline void copy_rows(float* to, int64_t to_stride, const float* rows, in
 }
 
 /// Asks memory for rows that will be needed soon; their strides are too wide for the processor to guess.
-QUERN_INLINE void prefetch_rows(const float* rows, int64_t stride, int64_t count, int64_t width) {
+template <class T>
+QUERN_INLINE void prefetch_rows(const T* rows, int64_t stride, int64_t count, int64_t width) {
   for (int64_t t = 0; t < count; ++t)
-    for (int64_t d = 0; d < width; d += 16) __builtin_prefetch(rows + t * stride + d);
+    for (int64_t d = 0; d < width; d += 64 / static_cast<int64_t>(sizeof(T)))
+      __builtin_prefetch(rows + t * stride + d);
 }
 
 /// to(d, t) = scale * rows(t, d): `count` <= panel rows of `width` numbers become columns of a (width, panel)
 /// block; missing rows become 0.
-static inline void pack_columns(float* to, const float* rows, int64_t stride, int64_t count, int64_t width,
+template <class T>
+static inline void pack_columns(float* to, const T* rows, int64_t stride, int64_t count, int64_t width,
                                 float scale) {
   for (int64_t first = 0; first < panel; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
@@ -127,7 +131,7 @@ static inline void pack_columns(float* to, const float* rows, int64_t stride, in
       vf r[lanes];
 #pragma GCC unroll 16
       for (int i = 0; i < lanes; ++i) {
-        const float* from = rows + (first + i) * stride + d;
+        const T* from = rows + (first + i) * stride + d;
         r[i] = first + i >= count ? vf{} : n == lanes ? load(from) : load_part(from, n);
       }
       transpose(r);
@@ -138,8 +142,9 @@ static inline void pack_columns(float* to, const float* rows, int64_t stride, in
 }
 
 /// rows(t, d) = scale(t) * from(d, t) + beta * rows(t, d): the way back. beta = 0 does not read.
-static inline void unpack_columns(float* rows, int64_t stride, int64_t count, int64_t width,
-                                  const float* from, const float* scale, float beta) {
+template <class T>
+static inline void unpack_columns(T* rows, int64_t stride, int64_t count, int64_t width, const float* from,
+                                  const float* scale, float beta) {
   for (int64_t first = 0; first < count; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
       const int64_t n = width - d < lanes ? width - d : lanes;
@@ -151,7 +156,7 @@ static inline void unpack_columns(float* rows, int64_t stride, int64_t count, in
 #pragma GCC unroll 16
       for (int i = 0; i < lanes; ++i)
         if (first + i < count) {
-          float* to = rows + (first + i) * stride + d;
+          T* to = rows + (first + i) * stride + d;
           if (n == lanes)
             store(to, beta == 0 ? r[i] : r[i] + beta * load(to));
           else
