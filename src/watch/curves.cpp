@@ -106,6 +106,7 @@ std::optional<double> common_floor(const std::vector<NamedMetrics>& runs) {
 std::string curves_picture(const std::vector<NamedMetrics>& runs, const CurveOptions& options) {
   QUERN_CHECK(!runs.empty() && runs.size() <= max_runs, runs.size());
   Figure figure;
+  figure.whole_x = options.x != XAxis::time;
   figure.letters = runs.size() > 1;
   figure.title = title_of(options.metric);
   if (!figure.letters) figure.title += (options.plot.utf8 ? " · " : " - ") + runs.front().name;

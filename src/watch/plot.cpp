@@ -245,7 +245,7 @@ std::string legend(const std::vector<Entry>& entries, const PlotOptions& options
 /// it has room.
 std::string x_axis(const Figure& figure, const Range& x, int margin, int columns,
                    const PlotOptions& options) {
-  const Ticks ticks = nice_ticks(x.low, x.high, std::max(2, columns / 10));
+  const Ticks ticks = nice_ticks(x.low, x.high, std::max(2, columns / 10), figure.whole_x);
   std::vector<bool> tick_at(static_cast<std::size_t>(columns));
   std::string labels(static_cast<std::size_t>(options.width), ' ');
   int free = 0;

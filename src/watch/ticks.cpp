@@ -19,9 +19,10 @@ double last_multiple(double high, double step) { return std::floor(high / step +
 
 }  // namespace
 
-Ticks nice_ticks(double low, double high, int most) {
+Ticks nice_ticks(double low, double high, int most, bool whole) {
   QUERN_CHECK(low < high && most >= 1, low, high, most);
   int exponent = static_cast<int>(std::floor(std::log10((high - low) / most))) - 1;
+  if (whole) exponent = std::max(exponent, 0);
   for (;; ++exponent) {
     for (const double mantissa : {1.0, 2.0, 5.0}) {
       // Dividing by a power of ten is exact to one rounding where multiplying by 1e-4 is not.

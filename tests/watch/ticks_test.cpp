@@ -17,6 +17,12 @@ std::string labels(double low, double high, int most) {
 
 }  // namespace
 
+TEST_CASE("ticks of what is counted are whole numbers") {
+  CHECK(nice_ticks(0, 3, 8, true).values == std::vector<double>{0, 1, 2, 3});
+  CHECK(nice_ticks(0, 3, 8).values.size() == 7);
+  CHECK(nice_ticks(0, 2000, 8, true).values == nice_ticks(0, 2000, 8).values);
+}
+
 TEST_CASE("ticks are multiples of 1, 2 or 5 and labelled with the digits they need") {
   CHECK(labels(0, 2000, 6) == "0 500 1000 1500 2000 ");
   CHECK(labels(1.05, 4.2, 5) == "2 3 4 ");

@@ -43,6 +43,7 @@ struct Figure {
   bool letters = false;  // name each series by a letter: 'a' for the first, along its line and in the legend
   std::optional<double> level;  // a horizontal line
   std::string level_label;
+  bool whole_x = false;  // x counts things: its ticks are whole numbers
 };
 
 /// The picture: title, plot with axes, legend; every line ends in a newline and is at most `width` columns
