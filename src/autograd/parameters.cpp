@@ -8,6 +8,7 @@
 #include <new>
 #include <numbers>
 
+#include "quern/base/parallel.hpp"
 #include "quern/base/rng.hpp"
 #include "quern/kernels/elementwise.hpp"
 
@@ -74,7 +75,7 @@ void ParamStore::initialise(std::uint64_t seed) {
     float* values = p.slot.value.f32();
     const RandomStream stream(seed, site_hash(p.name), 0);
     const double scale = p.init.scale;
-    for (std::int64_t i = 0; i < p.size(); ++i) {
+    const auto set = [&](std::int64_t i) {
       const auto bits = stream.at(static_cast<std::uint64_t>(i), 0);
       switch (p.init.kind) {
         case Init::Kind::constant: values[i] = static_cast<float>(scale); break;
@@ -84,7 +85,10 @@ void ParamStore::initialise(std::uint64_t seed) {
                                          std::cos(2 * std::numbers::pi * uniform(bits[1])));
           break;
       }
-    }
+    };
+    parallel_for(p.size(), 4096, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) set(i);
+    });
   }
   refresh_shadow();
 }

@@ -12,6 +12,7 @@
 
 #include "quern/base/parallel.hpp"
 #include "quern/kernels/elementwise.hpp"
+#include "rows.hpp"
 
 namespace quern {
 namespace {
@@ -177,6 +178,28 @@ Mat converted(const Mat& m, Type type, Buffer& buffer) {
   return copy;
 }
 
+/// Rows so few that reading b once is the whole work: by our own kernel, straight from b's own type.
+bool is_few_rows(const Mat& c, const Mat& a, const Mat& b) {
+  return c.rows <= kernels::few_rows_most && a.col_stride == 1 && b.row_stride == 1 && c.col_stride == 1;
+}
+
+void gemm_few_rows(const Mat& c, const Mat& a, const Mat& b, const GemmOptions& options) {
+  static Buffer widened;
+  const Mat x = converted(a, Type::f32, widened);
+  const kernels::FewRows job = {x.f32(),
+                                x.row_stride,
+                                c.rows,
+                                b.data,
+                                b.type == Type::bf16,
+                                b.col_stride,
+                                b.rows,
+                                {c.data, c.row_stride, c.type == Type::bf16},
+                                options.bias,
+                                options.beta};
+  parallel_for(c.cols, 4 * kernels::row_grain(b.rows),
+               [&](std::int64_t begin, std::int64_t end) { kernels::level().few_rows(job, begin, end); });
+}
+
 /// The product of bf16 operands on a processor that has none.
 void gemm_through_f32(Mat c, const Mat& a, const Mat& b, GemmOptions options) {
   static Buffer left, right, result;
@@ -213,6 +236,7 @@ void gemm(Mat c, Mat a, Mat b, const GemmOptions& options) {
     static Buffer rounded;
     return gemm(c, converted(a, Type::bf16, rounded), converted(b, Type::bf16, rounded), options);
   }
+  if (is_few_rows(c, a, b)) return gemm_few_rows(c, a, b, options);
   if (a.type == Type::bf16 && !gemm_has_bf16()) return gemm_through_f32(c, a, b, options);
   QUERN_CHECK(a.type == Type::bf16 || c.type == Type::f32);
   static Cache cache;

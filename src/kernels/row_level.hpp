@@ -113,6 +113,20 @@ struct AddScaled {
   float factor, beta;
 };
 
+constexpr int few_rows_most = 4;
+
+/// y = x wᵀ + bias + beta y for a few rows of x.
+struct FewRows {
+  const float* x;  // (rows, depth)
+  int64_t x_stride, rows;
+  const void* w;  // (N, depth), floats, or bfloat16 when `half`
+  bool half;
+  int64_t w_stride, depth;
+  Rows y;             // (rows, N), of either type
+  const float* bias;  // (N) or null
+  float beta;
+};
+
 struct Convert {
   Rows to, from;  // of either type
   float beta;     // of what is there
@@ -136,4 +150,5 @@ struct Convert {
   X(column_sum, (const ColumnSum& a, int64_t begin, int64_t end))                 \
   X(fill, (const Fill& a, int64_t begin, int64_t end))                            \
   X(add_scaled, (const AddScaled& a, int64_t begin, int64_t end))                 \
-  X(convert, (const Convert& a, int64_t begin, int64_t end))
+  X(convert, (const Convert& a, int64_t begin, int64_t end))                      \
+  X(few_rows, (const FewRows& a, int64_t begin, int64_t end))
