@@ -75,7 +75,7 @@ void ParamStore::initialise(std::uint64_t seed) {
     float* values = p.slot.value.f32();
     const RandomStream stream(seed, site_hash(p.name), 0);
     const double scale = p.init.scale;
-    const auto set = [&](std::int64_t i) {
+    const auto set = [&p, &stream, values, scale](std::int64_t i) {
       const auto bits = stream.at(static_cast<std::uint64_t>(i), 0);
       switch (p.init.kind) {
         case Init::Kind::constant: values[i] = static_cast<float>(scale); break;
@@ -86,7 +86,7 @@ void ParamStore::initialise(std::uint64_t seed) {
           break;
       }
     };
-    parallel_for(p.size(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(p.size(), 4096, [&set](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) set(i);
     });
   }

@@ -4,37 +4,40 @@
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
-constexpr int at_once = 4;  // weight rows that are read side by side
+constexpr int at_once = 4;  // vectors of a weight row: as many sums, so that none waits for the one before
 
-/// The dot products of R rows of x with N rows of w, whose first is row n.
-template <class T, int R, int N>
+/// The dot products of R rows of x with row n of w. Weights are read in the order in which they lie.
+template <class T, int R>
 QUERN_INLINE void dots(const FewRows& a, int64_t n) {
   const T* w = static_cast<const T*>(a.w) + n * a.w_stride;
-  vf total[R][N] = {};
-  columns(0, a.depth, [&](int64_t k, int64_t count) QUERN_LAMBDA {
-    vf row[N];
-    for (int j = 0; j < N; ++j) row[j] = load_n(w + j * a.w_stride + k, count);
-    for (int i = 0; i < R; ++i) {
-      const vf x = load_n(a.x + i * a.x_stride + k, count);
-      for (int j = 0; j < N; ++j) total[i][j] += x * row[j];
+  vf total[R][at_once] = {};
+  int64_t k = 0;
+  for (; k + at_once * lanes <= a.depth; k += at_once * lanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < at_once; ++j) {
+      const vf weight = load(w + k + j * lanes);
+#pragma GCC unroll 4
+      for (int i = 0; i < R; ++i) total[i][j] += load(a.x + i * a.x_stride + k + j * lanes) * weight;
     }
+  }
+  columns(k, a.depth, [&](int64_t at, int64_t count) QUERN_LAMBDA {
+    const vf weight = load_n(w + at, count);
+    for (int i = 0; i < R; ++i) total[i][0] += load_n(a.x + i * a.x_stride + at, count) * weight;
   });
-  for (int i = 0; i < R; ++i)
-    for (int j = 0; j < N; ++j) {
-      const float dot = sum(total[i][j]) + (a.bias != nullptr ? a.bias[n + j] : 0);
-      if (a.y.half) {
-        sink_n(at<uint16_t>(a.y, i) + n + j, broadcast(dot), a.beta, 1);
-      } else {
-        sink_n(at(a.y, i) + n + j, broadcast(dot), a.beta, 1);
-      }
+  for (int i = 0; i < R; ++i) {
+    const vf all = (total[i][0] + total[i][1]) + (total[i][2] + total[i][3]);
+    const vf dot = broadcast(sum(all) + (a.bias != nullptr ? a.bias[n] : 0));
+    if (a.y.half) {
+      sink_n(at<uint16_t>(a.y, i) + n, dot, a.beta, 1);
+    } else {
+      sink_n(at(a.y, i) + n, dot, a.beta, 1);
     }
+  }
 }
 
 template <class T, int R>
 void all_columns(const FewRows& a, int64_t begin, int64_t end) {
-  int64_t n = begin;
-  for (; n + at_once <= end; n += at_once) dots<T, R, at_once>(a, n);
-  for (; n < end; ++n) dots<T, R, 1>(a, n);
+  for (int64_t n = begin; n < end; ++n) dots<T, R>(a, n);
 }
 
 template <class T>

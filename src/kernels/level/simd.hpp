@@ -36,10 +36,40 @@ QUERN_INLINE vf load(const float* p) {
 QUERN_INLINE void store(float* p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
 /// bfloat16 numbers, as their 16 bits, are the upper halves of floats: they are widened as they are loaded,
 /// and rounded to nearest, ties to even, as they are stored; a NaN stays a (quiet) NaN.
-QUERN_INLINE vf widen(vh h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+#if QUERN_LANES == 16
+QUERN_INLINE vu to_words(vh h) {
+  typedef short shorts __attribute__((vector_size(32)));
+  typedef int ints __attribute__((vector_size(64)));
+  return (vu)__builtin_ia32_pmovzxwd512_mask((shorts)h, ints{}, 0xffff);
+}
+QUERN_INLINE vh to_halves(vu u) {
+  typedef short shorts __attribute__((vector_size(32)));
+  typedef int ints __attribute__((vector_size(64)));
+  return (vh)__builtin_ia32_pmovdw512_mask((ints)u, shorts{}, 0xffff);
+}
+#elif defined(__AVX2__)  // GCC 12 would convert each half of the vector by itself
+QUERN_INLINE vu to_words(vh h) {
+  typedef short shorts __attribute__((vector_size(16)));
+  return (vu)__builtin_ia32_pmovzxwd256((shorts)h);
+}
+QUERN_INLINE vh to_halves(vu u) {  // of numbers below 2^16
+  typedef int ints __attribute__((vector_size(32)));
+  typedef long long longs __attribute__((vector_size(32)));
+  const longs packed = (longs)__builtin_ia32_packusdw256((ints)u, (ints)u);
+  const longs joined = __builtin_shuffle(packed, longs{0, 2, 1, 3});
+  vh low;
+  __builtin_memcpy(&low, &joined, sizeof low);
+  return low;
+}
+#else
+QUERN_INLINE vu to_words(vh h) { return __builtin_convertvector(h, vu); }
+QUERN_INLINE vh to_halves(vu u) { return __builtin_convertvector(u, vh); }
+#endif
+
+QUERN_INLINE vf widen(vh h) { return (vf)(to_words(h) << 16); }
 QUERN_INLINE vh narrow(vf v) {
   const vu u = (vu)v, rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16, nan = (u >> 16) | 0x40U;
-  return __builtin_convertvector((vu)(v == v ? (vi)rounded : (vi)nan), vh);
+  return to_halves((vu)(v == v ? (vi)rounded : (vi)nan));
 }
 QUERN_INLINE vf load(const uint16_t* p) {
   vh h;
