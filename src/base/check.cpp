@@ -22,6 +22,10 @@ std::string format(const Error& error) {
   return text;
 }
 
+std::string one_line(const Error& error) {
+  return error.place.empty() ? error.what() : std::string(error.what()) + " (" + error.place + ")";
+}
+
 void fail_check(const char* expression, const char* file, int line, const std::string& values) {
   std::string text = std::string("check failed: ") + expression + " at " + file + ":" + std::to_string(line);
   if (!values.empty()) text += "; values: " + values;

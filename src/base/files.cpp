@@ -202,8 +202,9 @@ void File::read_at(std::uint64_t offset, void* data, std::size_t bytes) const {
 
 std::uint64_t File::size() const { return static_cast<std::uint64_t>(stat_of(descriptor_, path_).st_size); }
 
-File::Lock File::lock() {
-  if (repeat_interrupted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return Lock::taken;
+File::Lock File::lock(LockMode mode) {
+  const int operation = (mode == LockMode::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  if (repeat_interrupted([&] { return ::flock(descriptor_, operation); }) == 0) return Lock::taken;
   if (errno == EWOULDBLOCK) return Lock::busy;
   if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return Lock::unsupported;
   refuse("lock the file", path_, errno);

@@ -61,4 +61,8 @@ void add_color_option(CLI::App& command, std::string& colour) {
       ->capture_default_str();
 }
 
+std::string not_empty(const std::string& value) {
+  return value.empty() ? "is empty; leave it away or name one" : "";
+}
+
 }  // namespace quern::cli

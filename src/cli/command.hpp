@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,13 +37,23 @@ void add_set_option(CLI::App& command, std::vector<std::string>& sets);
 /// --color auto|always|never.
 void add_color_option(CLI::App& command, std::string& colour);
 
+/// For ->check: an empty path is a mistake.
+std::string not_empty(const std::string& value);
+
 /// Writes to stdout at once. A reader that went away ends the program quietly (OutputClosed, caught by main);
 /// any other failure is ErrorKind::io.
 void write_out(std::string_view text);
 
+/// Writes one JSON object and a newline: numbers read back to the same value, what is not finite is null, and
+/// bytes that are not UTF-8 are U+FFFD.
+void write_json(const nlohmann::ordered_json& object);
+
 /// Flushes what went to stdout through std::cout or stdio instead; fails like write_out. Called by main at
 /// the end.
 void finish_output();
+
+/// "warning: …" on stderr; text from files is made harmless.
+void warn(const std::string& text);
 
 struct OutputClosed {};
 
@@ -51,7 +62,9 @@ void add_train(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_curves(CLI::App& app);
+void add_runs(CLI::App& app);
 void add_config(CLI::App& app);
+void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
 

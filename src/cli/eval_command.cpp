@@ -38,7 +38,7 @@ int run(const EvalCommandOptions& options) {
   set_thread_count(default_threads());
   Files files;
   const LoadedRun loaded = load_run(files, options.run, options.checkpoint);
-  for (const std::string& warning : loaded.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const std::string& warning : loaded.warnings) warn(warning);
   const Corpus corpus = corpus_of(loaded, options.text);
   const Config& config = loaded.config;
   EvalWindows windows(corpus.val(), loaded.tokenizer,
@@ -48,12 +48,11 @@ int run(const EvalCommandOptions& options) {
   const auto found = evaluate(*loaded.model, workspace, windows, [] { return stop_signal() != 0; });
   if (!found) return 128 + stop_signal();
   if (options.json) {
-    const nlohmann::ordered_json object = {{"loss", found->loss},
-                                           {"perplexity", found->perplexity()},
-                                           {"bits_per_byte", found->bits_per_byte()},
-                                           {"tokens", found->tokens},
-                                           {"step", loaded.step}};
-    write_out(object.dump() + "\n");
+    write_json({{"loss", found->loss},
+                {"perplexity", found->perplexity()},
+                {"bits_per_byte", found->bits_per_byte()},
+                {"tokens", found->tokens},
+                {"step", loaded.step}});
   } else {
     char text[200];
     std::snprintf(text, sizeof text,

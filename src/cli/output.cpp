@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
+#include "quern/watch/terminal.hpp"
 
 namespace quern::cli {
 
@@ -23,6 +25,12 @@ void write_out(std::string_view text) {
     }
   }
 }
+
+void write_json(const nlohmann::ordered_json& object) {
+  write_out(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void warn(const std::string& text) { std::fprintf(stderr, "warning: %s\n", harmless(text).c_str()); }
 
 void finish_output() {
   std::cout.flush();

@@ -100,7 +100,7 @@ int sample(SampleOptions options) {
   const std::string prompt = read_prompt(files, options);
   const std::filesystem::path run = run_directory(options);
   const LoadedRun loaded = load_run(files, run, options.checkpoint);
-  for (const std::string& warning : loaded.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const std::string& warning : loaded.warnings) warn(warning);
   const auto ids = loaded.tokenizer.encode(prompt, prompt_source(options));
   std::fprintf(stderr, "%s, step %lld\n", run.string().c_str(), static_cast<long long>(loaded.step));
 

@@ -96,9 +96,6 @@ void add_train(CLI::App& app) {
        "quern train --resume runs/latest --set run.max_steps=4000"},
       [options] { return run(*options); });
   add_config_options(*command, *options);
-  const auto not_empty = [](const std::string& value) {
-    return value.empty() ? std::string("is empty; leave it away or name one") : std::string();
-  };
   command
       ->add_option("--run-dir", options->run_dir, "The run's directory (default: runs/<name>-<time>-<hex>)")
       ->check(not_empty);

@@ -71,9 +71,7 @@ std::string joint_name(std::span<const TextFile> texts) {
 
 std::string fingerprint_of_texts(std::span<const TextFile> texts) {
   std::string parts;
-  for (const TextFile& text : texts) {
-    parts += std::to_string(text.bytes.size()) + ":" + fingerprint_of(text.bytes) + ";";
-  }
+  for (const TextFile& text : texts) parts += fingerprint_part(text.bytes.size(), site_hash(text.bytes));
   return fingerprint_of(parts);
 }
 
@@ -148,6 +146,10 @@ Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> text
   }
   return with_hint("data.tokenizer is \"byte\", \"char\" or the path of a tokenizer.json",
                    [&] { return Tokenizer::load(name); });
+}
+
+std::string fingerprint_part(std::uint64_t bytes, std::uint64_t hash) {
+  return std::to_string(bytes) + ":" + hash_digits(hash) + ";";
 }
 
 std::int64_t train_size(std::int64_t tokens, double val_fraction) {

@@ -114,6 +114,12 @@ void Reader::read_tensor(std::string_view wanted, void* data, std::uint64_t byte
   read(*tensor, data, bytes);
 }
 
+void Reader::read_part(const TensorInfo& tensor, std::uint64_t offset, void* data,
+                       std::uint64_t bytes) const {
+  QUERN_CHECK(offset <= tensor.bytes() && bytes <= tensor.bytes() - offset, tensor.name, offset, bytes);
+  file_.read_at(tensor.begin + offset, data, bytes);
+}
+
 void Reader::require(std::span<const TensorTarget> targets) const {
   std::vector<std::string> problems;
   std::vector<std::string_view> wanted;

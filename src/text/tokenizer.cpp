@@ -16,7 +16,6 @@ namespace {
 constexpr const char* kByteType = "quern-byte";
 constexpr const char* kCharType = "quern-char";
 constexpr int kVersion = 1;
-constexpr std::uint64_t kMaxFileBytes = 16 << 20;  // every code point of Unicode, escaped, fits
 
 /// An Error about byte `at` of a text: a file's place is path:line:column, a prompt's name opens the
 /// sentence.
@@ -153,7 +152,7 @@ std::string Tokenizer::to_json() const {
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  return from_json(read_file(path, kMaxFileBytes), path.string());
+  return from_json(read_file(path, max_file_bytes), path.string());
 }
 
 Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {

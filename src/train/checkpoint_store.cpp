@@ -213,8 +213,7 @@ CheckpointStore::Found CheckpointStore::find_latest(CheckpointParts parts) {
       return found;
     } catch (const Error& error) {
       if (!newest) newest = error;
-      found.warnings.push_back("passed over " + path_of(step).string() + ": " + error.what() + " (" +
-                               error.place + ")");
+      found.warnings.push_back("passed over " + path_of(step).string() + ": " + one_line(error));
     }
   }
   if (newest) {

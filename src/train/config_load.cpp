@@ -14,8 +14,6 @@ namespace quern {
 
 namespace {
 
-constexpr std::uint64_t max_config_bytes = 1 << 20;
-
 /// Where a value or a mistake stands: the sources in their order, then the place within.
 struct Origin {
   std::size_t source = 0;  // 0: the defaults

@@ -71,6 +71,11 @@ Config load_run_config(Files& files, const fs::path& run) {
   return load_config({(run / "config.resolved.json").string()}, {});
 }
 
+Config stored_config(Files& files, const fs::path& run) {
+  const fs::path path = run / "config.resolved.json";
+  return merge_config({{path.string(), read_file(files, path, max_config_bytes)}}, std::nullopt, {});
+}
+
 LoadedRun load_run(Files& files, const fs::path& run, const std::string& checkpoint) {
   LoadedRun loaded{load_run_config(files, run), Tokenizer::load(run / "tokenizer.json"), nullptr, 0, {}};
   const LoadedCheckpoint from = choose(files, run, checkpoint, loaded.warnings);

@@ -108,20 +108,24 @@ std::optional<pid_t> process_in(const File& lock) {
   return process;
 }
 
-// The holder writes its id just after it has the lock: wait a moment for an id of a living process. One of
-// another container is not seen as living, but still told.
-std::optional<pid_t> wait_for_process(const File& lock) {
-  std::optional<pid_t> process;
-  for (int attempt = 0; attempt < 25; ++attempt) {
+bool is_alive(pid_t process) { return ::kill(process, 0) == 0 || errno == EPERM; }
+
+// Tries for the lock. Busy is not yet the answer: a reader's in_use() holds it for an instant, and a trainer
+// writes its id just after it has it. So the lock is tried again until a living process stands in it, for a
+// quarter of a second at most; an id of another container is not seen as living, but still told. `holder` is
+// 0 where none is known.
+File::Lock take(File& lock, pid_t& holder) {
+  for (int attempt = 0;; ++attempt) {
+    const File::Lock result = lock.lock();
+    if (result != File::Lock::busy) return result;
     try {
-      process = process_in(lock);
+      holder = process_in(lock).value_or(0);
     } catch (const Error&) {
-      process.reset();  // cut short by its owner while it was read
+      holder = 0;  // cut short by its owner while it was read
     }
-    if (process && (::kill(*process, 0) == 0 || errno == EPERM)) break;
+    if (attempt == 25 || (attempt > 0 && holder != 0 && is_alive(holder))) return result;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return process;
 }
 
 }  // namespace
@@ -154,6 +158,19 @@ void require_run(const Files& files, const fs::path& directory) {
   throw Error(ErrorKind::run,
               state == DirectoryState::missing ? "there is no such run" : "the directory holds no run",
               "a run is a directory that `quern train` has made, such as runs/latest", directory.string());
+}
+
+bool in_use(Files& files, const fs::path& directory) {
+  const fs::path path = directory / kLockName;
+  if (files.kind(path) != EntryKind::file) return false;
+  File lock = files.open_read(path, Links::refuse);
+  switch (lock.lock(File::LockMode::shared)) {
+    case File::Lock::taken: return false;
+    case File::Lock::busy: return true;
+    case File::Lock::unsupported: break;
+  }
+  const std::optional<pid_t> process = process_in(lock);
+  return process && is_alive(*process);
 }
 
 RunDirectory::RunDirectory(Files& files, fs::path path) : files_(&files), path_(std::move(path)) {}
@@ -205,12 +222,12 @@ RunDirectory::~RunDirectory() {
 void RunDirectory::take_lock() {
   for (;;) {
     lock_ = files_->open_or_create(path_ / kLockName);
-    const File::Lock result = lock_.lock();
+    pid_t process = 0;
+    const File::Lock result = take(lock_, process);
     if (result == File::Lock::busy) {
-      const std::optional<pid_t> process = wait_for_process(lock_);
       lock_ = File();
       fresh_ = false;
-      const std::string who = process ? "process " + std::to_string(*process) : "another process";
+      const std::string who = process != 0 ? "process " + std::to_string(process) : "another process";
       throw Error(ErrorKind::run, "the run is in use by " + who,
                   "wait for it to end, or choose another --run-dir", path_.string());
     }

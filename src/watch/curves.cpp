@@ -59,10 +59,7 @@ std::string last_value(const std::vector<Point>& points, Metric metric) {
 }
 
 std::string best_value(const Metrics& metrics) {
-  const EvalEvent* best = nullptr;
-  for (const EvalEvent& eval : metrics.evals) {
-    if (eval.split == "val" && std::isfinite(eval.loss) && (!best || eval.loss < best->loss)) best = &eval;
-  }
+  const EvalEvent* best = best_evaluation(metrics);
   if (!best) return {};
   if (best == &metrics.evals.back()) return " (best)";
   return " (best " + fixed(best->loss, 3) + " at step " + grouped(best->step) + ")";

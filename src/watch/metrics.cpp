@@ -1,6 +1,7 @@
 #include "quern/watch/metrics.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -130,8 +131,10 @@ void add(Metrics& metrics, const Json& json) {
   if (event == "start") {
     if (metrics.start) throw Wrong{"a second \"start\""};
     metrics.start = start_of(line);
+    line.read("time", metrics.started);
   } else if (event == "resume") {
     metrics.resumes.push_back(line.whole("step"));
+    if (metrics.start) line.read("max_steps", metrics.start->max_steps);
     metrics.end.reset();
   } else if (event == "step") {
     add_step(metrics, line);
@@ -155,6 +158,14 @@ void add(Metrics& metrics, const Json& json) {
 constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;
 
 }  // namespace
+
+const EvalEvent* best_evaluation(const Metrics& metrics) {
+  const EvalEvent* best = nullptr;
+  for (const EvalEvent& eval : metrics.evals) {
+    if (eval.split == "val" && std::isfinite(eval.loss) && (!best || eval.loss < best->loss)) best = &eval;
+  }
+  return best;
+}
 
 Metrics read_metrics(const std::string& path) {
   const std::string text = read_file(path, max_bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "quern/base/check.hpp"
 
@@ -29,6 +30,12 @@ class Clock {
     seconds_ += finite(step.ms) / 1000;
     tokens_ = static_cast<double>(step.tokens);
     return x(step.step);
+  }
+  /// Passes everything there is and says how many seconds that took.
+  double total() {
+    while (step_ < metrics_.steps.size()) at_step(metrics_.steps[step_++]);
+    pass_pauses(std::numeric_limits<std::int64_t>::max());
+    return seconds_;
   }
   double at_eval(const EvalEvent& eval) {
     while (step_ < metrics_.steps.size() && metrics_.steps[step_].step <= eval.step)
@@ -91,6 +98,8 @@ std::vector<Point> eval_series(const Metrics& metrics, XAxis axis) {
   }
   return points;
 }
+
+double total_seconds(const Metrics& metrics) { return Clock(metrics, XAxis::time).total(); }
 
 std::vector<Point> smooth(const std::vector<Point>& points, double weight) {
   QUERN_CHECK(weight >= 0 && weight < 1, weight);

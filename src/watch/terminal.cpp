@@ -156,4 +156,20 @@ std::string fit(std::string_view text, int columns, bool ascii) {
   return columns < 1 ? std::string() : std::string(text.substr(0, end)) + (ascii ? "~" : "…");
 }
 
+std::string fit_middle(std::string_view text, int columns, bool ascii) {
+  int rest = display_width(text);
+  if (rest <= columns) return std::string(text);
+  if (columns < 1) return {};
+  const int half = columns / 2;
+  std::string out = fit(text, half + 1, ascii);  // ends in the mark
+  while (!text.empty()) {
+    std::string_view behind = text;
+    const int first = columns_of(take_character(behind));
+    if (rest <= columns - half - 1 && first > 0) break;  // what stays does not begin with a combining mark
+    rest -= first;
+    text = behind;
+  }
+  return out.append(text);
+}
+
 }  // namespace quern

@@ -24,4 +24,6 @@ TEST_CASE("a user's error is printed with its kind, place and help") {
         "  --> cfg.json:14:7\n"
         "  help: did you mean \"learning_rate\"?\n");
   CHECK(format(Error(ErrorKind::io, "disk full")) == "error[io]: disk full\n");
+  CHECK(one_line(Error(ErrorKind::file, "no such file", "look again", "a.txt")) == "no such file (a.txt)");
+  CHECK(one_line(Error(ErrorKind::io, "disk full")) == "disk full");
 }

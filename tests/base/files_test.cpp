@@ -234,6 +234,21 @@ TEST_CASE("files: a lock is exclusive and goes with its file") {
   CHECK(second.lock() == File::Lock::taken);
 }
 
+TEST_CASE("files: shared locks stand beside each other and against an exclusive one") {
+  const TemporaryDirectory directory;
+  Files files;
+  put(directory / "lock", "");
+  File reader = files.open_read(directory / "lock"), other = files.open_read(directory / "lock");
+  CHECK(reader.lock(File::LockMode::shared) == File::Lock::taken);
+  CHECK(other.lock(File::LockMode::shared) == File::Lock::taken);
+  File writer = files.open_or_create(directory / "lock");
+  CHECK(writer.lock() == File::Lock::busy);
+  reader = File();
+  other = File();
+  CHECK(writer.lock() == File::Lock::taken);
+  CHECK(files.open_read(directory / "lock").lock(File::LockMode::shared) == File::Lock::busy);
+}
+
 TEST_CASE("files: a replaced file is the old one or the new one, whatever call fails or is the last") {
   for (const Fault fault :
        {Fault::fail_once, Fault::fail_always, Fault::die_before, Fault::die_within, Fault::die_after}) {

@@ -42,3 +42,9 @@ TEST_CASE("below(n) is uniform and inside [0, n)") {
   CHECK(below(n, 0, 0) == 0);
   CHECK(below(n, 0xffffffff, 0xffffffff) == n - 1);
 }
+
+TEST_CASE("the hash of a joined text goes on from the hash of its beginning") {
+  CHECK(site_hash("decoder.blocks") == site_hash(".blocks", site_hash("decoder")));
+  CHECK(site_hash("") == site_hash("", site_hash("")));
+  CHECK(site_hash("a") == 0xaf63dc4c8601ec8cULL);  // FNV-1a's published value
+}

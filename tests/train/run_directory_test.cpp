@@ -183,6 +183,48 @@ TEST_CASE("run directory: a second trainer is refused and the first one named") 
   CHECK_NOTHROW(RunDirectory::resume(files, place / "run"));
 }
 
+TEST_CASE("run directory: whether a run is in use is seen without a trace") {
+  const TemporaryDirectory place;
+  Files files;
+  CHECK_FALSE(in_use(files, place / "absent"));
+  {
+    RunDirectory run = RunDirectory::create(files, request_for(place / "run"));
+    run.begin(kTexts);
+    CHECK(in_use(files, place / "run"));
+    CHECK(in_use(files, place / "run"));
+    CHECK(get(place / "run/lock") == std::to_string(::getpid()) + "\n");
+  }
+  const std::set<std::string> names = names_in(place / "run");
+  CHECK_FALSE(in_use(files, place / "run"));
+  CHECK(names_in(place / "run") == names);
+  fs::remove(place / "run/lock");
+  CHECK_FALSE(in_use(files, place / "run"));
+  CHECK_FALSE(fs::exists(place / "run/lock"));
+}
+
+TEST_CASE("run directory: a start outwaits one who only looks whether the run is in use") {
+  // Lets the reader go when the start reads the lock, and so has found it busy.
+  class PatientFiles final : public Files {
+   public:
+    File reader;
+    int reads = 0;
+
+   protected:
+    ssize_t system_pread(int descriptor, void* data, std::size_t bytes, off_t offset) override {
+      if (++reads == 3) reader = File();
+      return Files::system_pread(descriptor, data, bytes, offset);
+    }
+  };
+  const TemporaryDirectory place;
+  PatientFiles files;
+  make_run(place / "run");
+  put(place / "run/lock", "999999999\n");  // of a trainer that was killed
+  files.reader = files.open_read(place / "run/lock");
+  REQUIRE(files.reader.lock(File::LockMode::shared) == File::Lock::taken);
+  CHECK_NOTHROW(RunDirectory::resume(files, place / "run"));
+  CHECK(files.reads == 3);
+}
+
 TEST_CASE("run directory: a lock whose file was removed meanwhile guards nothing and is taken again") {
   class LosingFiles final : public Files {
    protected:

@@ -59,6 +59,7 @@ TEST_CASE("a whole run is read") {
   const Metrics metrics = read_run(directory.path().string());
   REQUIRE(metrics.start);
   CHECK(metrics.start->parameters == 7);
+  CHECK(metrics.started == 1);
   CHECK_FALSE(metrics.start->entropy_floor);
   REQUIRE(metrics.steps.size() == 2);
   CHECK(metrics.steps[1].step == 2);
@@ -82,6 +83,30 @@ TEST_CASE("a last line that is cut short at any byte is left out") {
     const bool object_complete = length == last.size() - 1;
     CHECK(read_metrics(path.string()).steps.size() == (object_complete ? 2U : 1U));
   }
+}
+
+TEST_CASE("the last step of a run is the one that its last resume names") {
+  const TemporaryDirectory directory;
+  const std::string start =
+      R"({"event":"start","parameters":7,"train_tokens":8,"val_tokens":9,"max_steps":20})"
+      "\n";
+  const std::string resume = R"({"event":"resume","step":2,"max_steps":40})"
+                             "\n";
+  put(directory / "m", start);
+  CHECK(read_metrics((directory / "m").string()).start->max_steps == 20);
+  CHECK(std::isnan(read_metrics((directory / "m").string()).started));
+  put(directory / "m", start + step_line(2) + resume);
+  CHECK(read_metrics((directory / "m").string()).start->max_steps == 40);
+}
+
+TEST_CASE("the best evaluation is the lowest finite one of the validation split") {
+  Metrics metrics;
+  CHECK(best_evaluation(metrics) == nullptr);
+  metrics.evals = {{0, "val", 4, 1, 0, false},  {2, "val", std::nan(""), 1, 0, false},
+                   {2, "test", 1, 1, 0, false}, {3, "val", 2, 1, 0, false},
+                   {4, "val", 2, 1, 0, false},  {5, "val", 3, 1, 0, false}};
+  REQUIRE(best_evaluation(metrics) != nullptr);
+  CHECK(best_evaluation(metrics)->step == 3);
 }
 
 TEST_CASE("an end before a resume is no end") {

@@ -45,6 +45,11 @@ TEST_CASE("steps and evaluations stand at their step, tokens and seconds") {
   CHECK(eval_series(metrics, XAxis::step)[1].y == 4);
 }
 
+TEST_CASE("the seconds of a run are all its steps and pauses") {
+  CHECK(total_seconds(run()) == 21.5);  // 6 s of steps, 15 s of evaluations, 0.5 s for the checkpoint
+  CHECK(total_seconds(Metrics{}) == 0);
+}
+
 TEST_CASE("each metric has its own values") {
   const Metrics metrics = run();
   CHECK(step_series(metrics, Metric::loss, XAxis::step)[1].y == 1.5);

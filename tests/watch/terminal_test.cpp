@@ -163,6 +163,16 @@ TEST_CASE("display width and fitting") {
   CHECK(fit("日本語", 4) == "日…");
   CHECK(fit("abc", 1) == "…");
   CHECK(fit("abc", 0).empty());
+  CHECK(fit_middle("abcdef", 6) == "abcdef");
+  CHECK(fit_middle("abcdefgh", 6) == "abc…gh");
+  CHECK(fit_middle("abcdefgh", 5) == "ab…gh");
+  CHECK(fit_middle("abcdefgh", 5, true) == "ab~gh");
+  CHECK(fit_middle("日本語日本語", 8) == "日本…語");  // 4 + 1 + 2: a half character is left out
+  CHECK(fit_middle("abcde\u0301fgh", 6) == "abc…gh");
+  CHECK(fit_middle("abcdef\u0301gh", 5) == "ab…gh");
+  CHECK(fit_middle("abcdefg\u0301h", 4) == "ab…h");  // no mark without its letter
+  CHECK(fit_middle("abc", 1) == "…");
+  CHECK(fit_middle("abc", 0).empty());
 }
 
 TEST_CASE("colour policies by name") {

@@ -42,6 +42,9 @@ class Error : public std::runtime_error {
 ///     help: did you mean "learning_rate"?
 std::string format(const Error& error);
 
+/// "what (place)", for a warning or a list; without the place when there is none.
+std::string one_line(const Error& error);
+
 /// A bug of ours; exit code 1.
 class Bug : public std::logic_error {
  public:

@@ -45,9 +45,11 @@ class File {
   /// Exactly `bytes` bytes from `offset`; ErrorKind::file with the offset where the file ends before.
   void read_at(std::uint64_t offset, void* data, std::size_t bytes) const;
   std::uint64_t size() const;
-  /// flock, exclusive, without waiting. unsupported: the file system has no such locks.
+  /// flock without waiting: exclusive, or shared with others that only look whether it is held.
+  /// unsupported: the file system has no such locks.
   enum class Lock { taken, busy, unsupported };
-  Lock lock();
+  enum class LockMode { exclusive, shared };
+  Lock lock(LockMode mode = LockMode::exclusive);
   /// Whether path() still names this very file.
   bool is_current() const;
 

@@ -23,8 +23,8 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 }
 
 /// A 64-bit FNV-1a hash of a path such as "decoder.blocks.0.attention": what a site of randomness is called.
-constexpr std::uint64_t site_hash(std::string_view path) {
-  std::uint64_t h = 0xcbf29ce484222325ULL;
+/// `h` is the hash of what stands before it: site_hash(b, site_hash(a)) is that of a and b joined.
+constexpr std::uint64_t site_hash(std::string_view path, std::uint64_t h = 0xcbf29ce484222325ULL) {
   for (const char c : path) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return h;
 }

@@ -41,6 +41,10 @@ Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> text
 /// <= 1.
 std::int64_t train_size(std::int64_t tokens, double val_fraction);
 
+/// What one text is in a corpus' fingerprint, which is that of these parts joined: its size, and the
+/// site_hash of its bytes.
+std::string fingerprint_part(std::uint64_t bytes, std::uint64_t hash);
+
 /// One long row of tokens, the texts joined in the order given with nothing between them; its tail is the
 /// validation split.
 struct Corpus {

@@ -73,6 +73,8 @@ class Reader {
   /// The bytes of one tensor; `bytes` must be its size (QUERN_CHECK).
   void read(const TensorInfo& tensor, void* data, std::uint64_t bytes) const;
   void read_tensor(std::string_view name, void* data, std::uint64_t bytes) const;
+  /// `bytes` bytes of one tensor from its byte `offset` on, all within it (QUERN_CHECK).
+  void read_part(const TensorInfo& tensor, std::uint64_t offset, void* data, std::uint64_t bytes) const;
 
   /// ErrorKind::file unless the file holds exactly the names, dtypes and shapes of `targets`; the message
   /// lists what is missing, unexpected or of another shape.

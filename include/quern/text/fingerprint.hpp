@@ -2,6 +2,7 @@
 // changed file; they are no defence against someone who builds a collision.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -10,11 +11,14 @@
 
 namespace quern {
 
-/// The 64-bit FNV-1a hash of the bytes, as 16 lower-case hexadecimal digits.
-inline std::string fingerprint_of(std::string_view bytes) {
+/// A 64-bit hash as 16 lower-case hexadecimal digits.
+inline std::string hash_digits(std::uint64_t hash) {
   char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(site_hash(bytes)));
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
   return digits;
 }
+
+/// The 64-bit FNV-1a hash of the bytes, as 16 lower-case hexadecimal digits.
+inline std::string fingerprint_of(std::string_view bytes) { return hash_digits(site_hash(bytes)); }
 
 }  // namespace quern

@@ -39,6 +39,9 @@ class Tokenizer {
  public:
   enum class Kind { byte, character };
 
+  /// The longest tokenizer file that is read: every code point of Unicode, escaped, fits.
+  static constexpr std::uint64_t max_file_bytes = 16 << 20;
+
   /// The 256 bytes.
   static Tokenizer bytes();
 

@@ -136,6 +136,9 @@ struct Config {
 /// path.
 using Origins = std::map<std::string, std::string>;
 
+/// The longest config file that is read.
+inline constexpr std::uint64_t max_config_bytes = 1 << 20;
+
 /// A config file's text and the name it has in messages.
 struct ConfigText {
   std::string name;

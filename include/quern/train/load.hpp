@@ -29,4 +29,7 @@ LoadedRun load_run(Files& files, const std::filesystem::path& run, const std::st
 /// The config that a run was created with.
 Config load_run_config(Files& files, const std::filesystem::path& run);
 
+/// The config as it stands in a run: QUERN_THREADS changes nothing in it. ErrorKind::file when it is missing.
+Config stored_config(Files& files, const std::filesystem::path& run);
+
 }  // namespace quern

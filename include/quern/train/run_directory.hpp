@@ -34,6 +34,11 @@ DirectoryState directory_state(const Files& files, const std::filesystem::path& 
 /// ErrorKind::run unless `directory` is a run. For commands that only read.
 void require_run(const Files& files, const std::filesystem::path& directory);
 
+/// Whether a trainer works in `directory`: whether its lock is held, asked by a shared lock for an instant,
+/// which a start at that instant outwaits. Makes and changes nothing, and does not wait. Where the file
+/// system has no locks: whether the process that the lock names lives.
+bool in_use(Files& files, const std::filesystem::path& directory);
+
 /// Holds the lock of a run's directory until it is destroyed (or the process dies, however).
 class RunDirectory {
  public:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,13 +13,18 @@ namespace quern {
 
 /// A run as its metrics.jsonl tells it.
 struct Metrics {
-  std::optional<StartEvent> start;
+  std::optional<StartEvent> start;  // its max_steps is that of the last resume
+  double started = std::numeric_limits<double>::quiet_NaN();  // UTC seconds since 1970; NaN: not known
   std::vector<StepEvent> steps;  // step strictly increasing
   std::vector<EvalEvent> evals;  // step increasing; a split occurs at most once a step
   std::vector<CheckpointEvent> checkpoints;
   std::vector<std::int64_t> resumes;  // the steps from which the run went on
   std::optional<EndEvent> end;        // of the last process, unless a resume followed it
 };
+
+/// The evaluation of the validation split with the lowest loss, the first of equal ones; null when none has a
+/// finite loss.
+const EvalEvent* best_evaluation(const Metrics& metrics);
 
 /// Reads metrics.jsonl. A last line without its newline that is not whole JSON is a write in progress or cut
 /// short and is left out; events of other names are left out too, so that an older program reads a newer

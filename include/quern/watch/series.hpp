@@ -32,6 +32,9 @@ std::vector<Point> step_series(const Metrics& metrics, Metric metric, XAxis axis
 /// made.
 std::vector<Point> eval_series(const Metrics& metrics, XAxis axis);
 
+/// The seconds of the whole run, counted as the time axis counts them.
+double total_seconds(const Metrics& metrics);
+
 /// Exponential moving average with bias correction: m_i = w m_(i-1) + (1 - w) y_i, out_i = m_i / (1 - w^i),
 /// so the first point is y_1 itself (Kingma & Ba 2015, section 3). `weight` w in [0, 1). A y that is not
 /// finite is passed on as it is and does not enter the average.

@@ -44,4 +44,7 @@ int display_width(std::string_view text);
 /// The longest beginning of `text` of at most `columns` columns; a cut text ends in '…', or '~' with `ascii`.
 std::string fit(std::string_view text, int columns, bool ascii = false);
 
+/// The same, but what is cut out is the middle: names that differ in their ends stay apart.
+std::string fit_middle(std::string_view text, int columns, bool ascii = false);
+
 }  // namespace quern
