@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
+#include "quern/watch/terminal.hpp"
 
 namespace quern::cli {
 
@@ -23,6 +24,8 @@ void write_out(std::string_view text) {
     }
   }
 }
+
+void say(std::string_view line) { std::fprintf(stderr, "%s\n", harmless(line).c_str()); }
 
 void finish_output() {
   std::cout.flush();
