@@ -274,6 +274,11 @@ bool Files::make_directory(const fs::path& path) {
   const int error = errno;
   std::error_code ignored;
   if (error == EEXIST && fs::is_directory(path, ignored)) return false;
+  if (error == EEXIST || error == ENOTDIR) {
+    throw Error(ErrorKind::io,
+                "cannot make the directory: a file of that name, or in its path, is in the way",
+                "use another path", path.string());
+  }
   refuse("make the directory", path, error);
 }
 

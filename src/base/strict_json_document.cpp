@@ -61,6 +61,14 @@ bool as_integer(const Json& json, std::uint64_t& out) {
   return true;
 }
 
+Json json_or_string(const std::string& text) {
+  try {
+    return parse_strict(text, "", ErrorKind::config).root;
+  } catch (const Error&) {
+    return Json{text, {}};
+  }
+}
+
 void JsonDocument::fail(const Json& json, const std::string& what, const std::string& hint) const {
   throw Error(kind, what, hint, place(name, json.at));
 }

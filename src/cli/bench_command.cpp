@@ -81,7 +81,7 @@ int run(const BenchOptions& options) {
     if (!is_work(work)) {
       std::string all;
       for (const std::string& name : work_names()) all += " " + name;
-      throw Error(ErrorKind::config, "bench: no work is called \"" + work + "\"", "the works are" + all);
+      throw Error(ErrorKind::config, "bench: no work is called " + in_quotes(work), "the works are" + all);
     }
   if (options.here) {
     set_thread_count(options.threads != 0 ? options.threads : default_threads());
@@ -106,13 +106,11 @@ void add_bench(CLI::App& app) {
                   {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels"},
                   [options] { return run(*options); });
   command->add_option("work", options->works, "A B B0 C64 C1024 L2k L4k L8k L16k decode");
-  command->add_option("--precision", options->precision, "f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  command->add_option("--steps", options->steps, "Steps of each work; 0 means the work's own number")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
-  command->add_option("--threads", options->threads, "Threads; 0 means all cores this process may use")
-      ->check(CLI::Range(0, 4096));
+  add_choice(*command, "--precision", options->precision, {"f32", "bf16"}, "Type of weights and activations");
+  add_number(*command, "--steps", options->steps, between(0, 1 << 30),
+             "Steps of each work; 0 means the work's own number");
+  add_number(*command, "--threads", options->threads, between(0, 4096),
+             "Threads; 0 means all cores this process may use");
   command->add_flag("--kernels", options->kernels, "Measure every kernel instead of works");
   command->add_flag("--json", options->json, "Print one JSON object a work");
   command->add_flag("--here", options->here)->group("");

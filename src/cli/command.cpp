@@ -1,6 +1,10 @@
 #include "command.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "quern/base/check.hpp"
+#include "quern/base/suggest.hpp"
 
 namespace quern::cli {
 
@@ -24,6 +28,12 @@ std::function<int()>& chosen() {
   return run;
 }
 
+void require_value(const std::string& option, const std::string& text, const std::string& type) {
+  if (text.empty())
+    throw Error(ErrorKind::config, option + ": is empty",
+                "leave it away, or give it a value: " + option + " " + type);
+}
+
 }  // namespace
 
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& about,
@@ -45,7 +55,13 @@ const std::function<int()>& chosen_command() { return chosen(); }
 void add_config_options(CLI::App& command, ConfigOptions& options) {
   command.add_option("--config", options.files, "Config file; several are merged, the later one wins")
       ->type_name("FILE")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check(
+          [](const std::string& file) {
+            require_value("--config", file, "FILE");
+            return std::string();
+          },
+          "");
   add_set_option(command, options.sets);
 }
 
@@ -56,13 +72,42 @@ void add_set_option(CLI::App& command, std::vector<std::string>& sets) {
 }
 
 void add_color_option(CLI::App& command, std::string& colour) {
-  command.add_option("--color", colour, "When to colour")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_choice(command, "--color", colour, {"auto", "always", "never"}, "When to colour");
 }
 
-std::string not_empty(const std::string& value) {
-  return value.empty() ? "is empty; leave it away or name one" : "";
+template <class T>
+T number_of(const std::string& option, const std::string& text, FieldRange range) {
+  T value{};
+  const auto problems = assign(Field{option, &value, range, ""}, json_or_string(text));
+  if (!problems.empty())
+    throw Error(ErrorKind::config, option + ": " + problems.front().what, problems.front().hint);
+  return value;
+}
+
+template std::int64_t number_of(const std::string&, const std::string&, FieldRange);
+template std::uint64_t number_of(const std::string&, const std::string&, FieldRange);
+template double number_of(const std::string&, const std::string&, FieldRange);
+
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
+                        const std::vector<std::string>& words, const std::string& about) {
+  const auto read = [&target, name, words](const std::string& text) {
+    if (std::find(words.begin(), words.end(), text) == words.end())
+      throw Error(ErrorKind::config, name + ": unknown value " + in_quotes(text),
+                  did_you_mean_or_list(text, words));
+    target = text;
+  };
+  return command.add_option_function<std::string>(name, read, about)
+      ->type_name(CLI::detail::join(words, "|"))
+      ->default_str(target);
+}
+
+CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& target,
+                      const std::string& type, const std::string& about) {
+  const auto read = [&target, name, type](const std::string& text) {
+    require_value(name, text, type);
+    target = text;
+  };
+  return command.add_option_function<std::string>(name, read, about)->type_name(type)->default_str(target);
 }
 
 }  // namespace quern::cli

@@ -6,9 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
+
+#include "quern/base/fields.hpp"
 
 namespace quern::cli {
 
@@ -37,8 +41,24 @@ void add_set_option(CLI::App& command, std::vector<std::string>& sets);
 /// --color auto|always|never.
 void add_color_option(CLI::App& command, std::string& colour);
 
-/// For ->check: an empty path is a mistake.
-std::string not_empty(const std::string& value);
+/// A number from the command line, read as the config's are, 1e3 for an integer too, with the same messages.
+/// T: std::int64_t, std::uint64_t or double.
+template <class T>
+T number_of(const std::string& option, const std::string& text, FieldRange range);
+
+/// An option of one number; its target may be narrower or optional. The help shows the target's value as the
+/// default where it has one.
+template <class T>
+CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, FieldRange range,
+                        const std::string& about);
+
+/// An option of one of these words; the target's value is the default.
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
+                        const std::vector<std::string>& words, const std::string& about);
+
+/// An option of one text, which may not be empty; its `type` stands in the help, as in --run DIR.
+CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& target,
+                      const std::string& type, const std::string& about);
 
 /// Writes to stdout at once. A reader that went away ends the program quietly (OutputClosed, caught by main);
 /// any other failure is ErrorKind::io.
@@ -47,13 +67,13 @@ void write_out(std::string_view text);
 /// Writes one JSON object and a newline: numbers read back to the same value, what is not finite is null, and
 /// bytes that are not UTF-8 are U+FFFD.
 void write_json(const nlohmann::ordered_json& object);
+/// Writes a line to stderr, without what a terminal would obey: it may hold names and texts from files. What
+/// becomes of it is not known.
+void say(std::string_view line);
 
 /// Flushes what went to stdout through std::cout or stdio instead; fails like write_out. Called by main at
 /// the end.
 void finish_output();
-
-/// "warning: …" on stderr; text from files is made harmless.
-void warn(const std::string& text);
 
 struct OutputClosed {};
 
@@ -67,5 +87,21 @@ void add_config(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
+
+template <class T>
+CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, FieldRange range,
+                        const std::string& about) {
+  constexpr bool is_optional = !std::is_arithmetic_v<T>;
+  using Narrow = typename std::conditional_t<is_optional, T, std::optional<T>>::value_type;
+  using Wide = std::conditional_t<std::is_floating_point_v<Narrow>, double,
+                                  std::conditional_t<std::is_signed_v<Narrow>, std::int64_t, std::uint64_t>>;
+  const auto read = [&target, name, range](const std::string& text) {
+    target = static_cast<Narrow>(number_of<Wide>(name, text, range));
+  };
+  CLI::Option* option = command.add_option_function<std::string>(name, read, about);
+  option->type_name(std::is_floating_point_v<Narrow> ? "X" : "N");
+  if constexpr (!is_optional) option->default_str(CLI::detail::to_string(target));
+  return option;
+}
 
 }  // namespace quern::cli

@@ -23,10 +23,6 @@ int run(const CurvesOptions& options) {
     throw Error(ErrorKind::config, std::to_string(options.runs.size()) + " runs are too many for one picture",
                 "name at most " + std::to_string(max_runs));
   }
-  if (options.smoothing && !(*options.smoothing >= 0 && *options.smoothing < 1)) {
-    throw Error(ErrorKind::config, "--smooth: not a weight of at least 0 and below 1",
-                "0 draws every step as it is, 0.9 averages over about 10 steps, 0.99 over about 100");
-  }
   CurveOptions picture;
   picture.metric = metric_named(options.metric).value();
   picture.x = x_axis_named(options.x).value();
@@ -51,22 +47,15 @@ void add_curves(CLI::App& app) {
       ->add_option("run", options->runs, "A run's directory or a metrics.jsonl; several are drawn together")
       ->required()
       ->type_name("RUN");
-  command->add_option("--metric", options->metric, "What to draw")
-      ->check(CLI::IsMember({"loss", "lr", "grad_norm", "tokens_per_second"}))
-      ->capture_default_str();
-  command->add_option("--x", options->x, "What the x axis counts")
-      ->check(CLI::IsMember({"step", "tokens", "time"}))
-      ->capture_default_str();
-  command
-      ->add_option("--smooth", options->smoothing,
-                   "Weight of the moving average, 0 to below 1 (default: by the number of steps)")
-      ->type_name("WEIGHT");
-  command->add_option("--width", options->width, "Columns (default: the terminal's, 40 to 200)")
-      ->check(CLI::Range(40, 1000))
-      ->type_name("N");
-  command->add_option("--height", options->height, "Rows of the plot itself (default: 16)")
-      ->check(CLI::Range(4, 500))
-      ->type_name("N");
+  add_choice(*command, "--metric", options->metric, {"loss", "lr", "grad_norm", "tokens_per_second"},
+             "What to draw");
+  add_choice(*command, "--x", options->x, {"step", "tokens", "time"}, "What the x axis counts");
+  add_number(*command, "--smooth", options->smoothing, half_open(0, 1),
+             "Weight of the moving average: 0.9 averages over about 10 steps, 0 draws every step as it is "
+             "(default: by the number of steps)");
+  add_number(*command, "--width", options->width, between(40, 1000),
+             "Columns (default: the terminal's, 40 to 200)");
+  add_number(*command, "--height", options->height, between(4, 500), "Rows of the plot itself (default: 16)");
   add_color_option(*command, options->colour);
 }
 

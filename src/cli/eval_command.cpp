@@ -38,7 +38,7 @@ int run(const EvalCommandOptions& options) {
   set_thread_count(default_threads());
   Files files;
   const LoadedRun loaded = load_run(files, options.run, options.checkpoint);
-  for (const std::string& warning : loaded.warnings) warn(warning);
+  for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   const Corpus corpus = corpus_of(loaded, options.text);
   const Config& config = loaded.config;
   EvalWindows windows(corpus.val(), loaded.tokenizer,
@@ -73,10 +73,9 @@ void add_eval(CLI::App& app) {
       {"quern eval --run runs/latest", "quern eval --run runs/latest --text data/toy.heldout.txt --json",
        "quern eval --run runs/latest --checkpoint last"},
       [options] { return run(*options); });
-  command->add_option("--run", options->run, "The run's directory")->required();
-  command->add_option("--checkpoint", options->checkpoint, "best, last or a step's number")
-      ->capture_default_str();
-  command->add_option("--text", options->text, "Evaluate the whole of this text instead");
+  add_text(*command, "--run", options->run, "DIR", "The run's directory")->required();
+  add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
+  add_text(*command, "--text", options->text, "FILE", "Evaluate the whole of this text instead");
   command->add_flag("--json", options->json, "Print one JSON object");
 }
 

@@ -46,7 +46,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return Json(sha
 
 Description of_run(Files& files, const std::string& path) {
   const ListedRun run = look_at_run(files, path);
-  for (const std::string& problem : run.problems) warn("the run is damaged: " + problem);
+  for (const std::string& problem : run.problems) say("warning: the run is damaged: " + problem);
   Description out{run_json(run), "run " + run.name + ": " + run.status, {}, {}};
   if (run.summary) {
     const RunSummary& summary = *run.summary;
@@ -76,7 +76,7 @@ Description of_run(Files& files, const std::string& path) {
                            {"best", best}});
     if (!each.problem.empty()) {
       checkpoints.back()["problem"] = each.problem;
-      warn(each.path + " is damaged: " + each.problem);
+      say("warning: " + each.path + " is damaged: " + each.problem);
     }
     out.table.rows.push_back(
         {each.path, number(each.bytes),
@@ -287,10 +287,7 @@ void add_inspect(CLI::App& app) {
                   {"quern inspect runs/latest", "quern inspect runs/latest/ckpt/step-000002000",
                    "quern inspect data/toy.txt --json"},
                   [options] { return run(*options); });
-  command->add_option("path", options->path, "A directory or a file")
-      ->required()
-      ->type_name("PATH")
-      ->check(not_empty);
+  add_text(*command, "path", options->path, "PATH", "A directory or a file")->required();
   command->add_flag("--json", options->json, "Print one JSON object");
 }
 

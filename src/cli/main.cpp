@@ -3,7 +3,6 @@
 
 #include <csignal>
 #include <exception>
-#include <iostream>
 #include <new>
 
 #include "command.hpp"
@@ -65,8 +64,9 @@ void occupy_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-int fail(const std::string& text, int code) {
-  std::cerr << text << std::flush;
+int fail(std::string text, int code) {
+  while (text.ends_with('\n')) text.pop_back();
+  say(text);
   return code;
 }
 
@@ -85,10 +85,10 @@ int main(int argc, char** argv) {
   } catch (const quern::Error& error) {
     return fail(quern::format(error), static_cast<int>(error.kind));
   } catch (const std::bad_alloc&) {
-    return fail("error[memory]: out of memory\n", static_cast<int>(quern::ErrorKind::memory));
+    return fail("error[memory]: out of memory", static_cast<int>(quern::ErrorKind::memory));
   } catch (const std::exception& error) {
-    return fail(std::string("error[bug]: ") + error.what() +
-                    "\n  help: this is a mistake in quern; please report it\n",
-                1);
+    return fail(
+        std::string("error[bug]: ") + error.what() + "\n  help: this is a mistake in quern; please report it",
+        1);
   }
 }

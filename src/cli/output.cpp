@@ -30,7 +30,7 @@ void write_json(const nlohmann::ordered_json& object) {
   write_out(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-void warn(const std::string& text) { std::fprintf(stderr, "warning: %s\n", harmless(text).c_str()); }
+void say(std::string_view line) { std::fprintf(stderr, "%s\n", harmless(line).c_str()); }
 
 void finish_output() {
   std::cout.flush();

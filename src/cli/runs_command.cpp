@@ -53,7 +53,7 @@ std::vector<std::string> row_of(const ListedRun& run) {
 int list(const ListOptions& options) {
   Files files;
   RunList found = list_runs(files, options.folder);
-  for (const std::string& warning : found.warnings) warn(warning);
+  for (const std::string& warning : found.warnings) say("warning: " + warning);
   if (found.runs.empty())
     std::fprintf(stderr, "there are no runs in %s; `quern train` makes one\n",
                  harmless(options.folder).c_str());
@@ -111,7 +111,7 @@ int diff(const DiffOptions& options) {
   Files files;
   const Compared a = compared(files, options.a), b = compared(files, options.b);
   for (const Compared* each : {&a, &b})
-    for (const std::string& problem : each->run.problems) warn(problem);
+    for (const std::string& problem : each->run.problems) say("warning: " + problem);
   const std::vector<Difference> found = differences(a.config, b.config);
   if (options.json) {
     write_json(diff_json(found, a, b));
@@ -133,16 +133,11 @@ void add_runs(CLI::App& app) {
                                   {"quern runs ls", "quern runs ls elsewhere/runs --sort duration",
                                    "quern runs ls --json | jq -r '.runs[0].path'"},
                                   [listed] { return list(*listed); });
-  command->add_option("folder", listed->folder, "The folder that holds the runs")
-      ->type_name("FOLDER")
-      ->check(not_empty)
-      ->capture_default_str();
-  command
-      ->add_option("--sort", listed->sort,
-                   "What comes first: the lowest loss, the longest duration, the most parameters, the newest "
-                   "time of start, or the first name")
-      ->check(CLI::IsMember({"loss", "duration", "parameters", "time", "name"}))
-      ->capture_default_str();
+  add_text(*command, "folder", listed->folder, "FOLDER", "The folder that holds the runs");
+  add_choice(
+      *command, "--sort", listed->sort, {"loss", "duration", "parameters", "time", "name"},
+      "What comes first: the lowest loss, the longest duration, the most parameters, the newest time of "
+      "start, or the first name");
   command->add_flag("--json", listed->json, "Print one JSON object");
 
   const auto named = std::make_shared<DiffOptions>();
@@ -150,8 +145,8 @@ void add_runs(CLI::App& app) {
                         {"quern runs diff runs/one runs/two", "quern runs diff runs/one runs/latest",
                          "quern runs diff runs/one runs/two --json | jq .differences"},
                         [named] { return diff(*named); });
-  command->add_option("a", named->a, "A run's directory")->required()->type_name("A")->check(not_empty);
-  command->add_option("b", named->b, "Another run's directory")->required()->type_name("B")->check(not_empty);
+  add_text(*command, "a", named->a, "A", "A run's directory")->required();
+  add_text(*command, "b", named->b, "B", "Another run's directory")->required();
   command->add_flag("--json", named->json, "Print one JSON object");
 }
 

@@ -1,7 +1,6 @@
 // quern sample: text from a trained model
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -71,27 +70,15 @@ Source prompt_source(const SampleOptions& options) {
 /// What is worth knowing of a sample and does not show in its text; of the prompt once, it is the same for
 /// all.
 void say_how_it_went(const GenerateResult& result, const Transformer& model, bool first) {
-  const long long T = model.config().context_length;
+  const std::string context = "the context of " + std::to_string(model.config().context_length) + " tokens";
   if (first && result.dropped_tokens > 0) {
-    std::fprintf(
-        stderr,
-        "the prompt is longer than the context of %lld tokens: the model did not read its first %lld\n", T,
-        static_cast<long long>(result.dropped_tokens));
+    say("the prompt is longer than " + context + ": the model did not read its first " +
+        std::to_string(result.dropped_tokens));
   }
-  if (result.end == GenerateResult::End::context_full)
-    std::fprintf(stderr, "the context of %lld tokens is full (--on-full stop)\n", T);
-}
-
-/// CLI11 reads -1 as 2^64 - 1.
-std::string refuse_negative(const std::string& text) {
-  return text.starts_with('-') ? text + " is out of range; expected an integer of 0 or more" : "";
+  if (result.end == GenerateResult::End::context_full) say(context + " is full (--on-full stop)");
 }
 
 int sample(SampleOptions options) {
-  if (options.num_samples < 1)
-    throw Error(ErrorKind::config,
-                "--num-samples: " + std::to_string(options.num_samples) + " is out of range",
-                "expected an integer of 1 or more");
   options.generate.on_full = options.on_full == "stop" ? OnFull::stop : OnFull::slide;
   quern::check(options.generate);
 
@@ -100,9 +87,9 @@ int sample(SampleOptions options) {
   const std::string prompt = read_prompt(files, options);
   const std::filesystem::path run = run_directory(options);
   const LoadedRun loaded = load_run(files, run, options.checkpoint);
-  for (const std::string& warning : loaded.warnings) warn(warning);
+  for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   const auto ids = loaded.tokenizer.encode(prompt, prompt_source(options));
-  std::fprintf(stderr, "%s, step %lld\n", run.string().c_str(), static_cast<long long>(loaded.step));
+  say(run.string() + ", step " + std::to_string(loaded.step));
 
   const SignalGuard guard;
   Output output;
@@ -122,31 +109,21 @@ int sample(SampleOptions options) {
 
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   SamplerOptions& sampler = options.sampler;
-  command.add_option("--max-new-tokens", options.max_new_tokens, "Most tokens of a sample")
-      ->capture_default_str();
-  command
-      .add_option("--temperature", sampler.temperature,
-                  "0: always the most likely token; 1: as the model says")
-      ->capture_default_str();
-  command.add_option("--top-k", sampler.top_k, "Only the N most likely tokens; 0: all")
-      ->capture_default_str();
-  command
-      .add_option("--top-p", sampler.top_p, "Only the most likely tokens that hold this probability together")
-      ->capture_default_str();
-  command
-      .add_option("--min-p", sampler.min_p,
-                  "Only tokens at least this share as likely as the most likely one")
-      ->capture_default_str();
-  command
-      .add_option("--repetition-penalty", sampler.repetition_penalty,
-                  "Above 1: tokens that stand there already become less likely")
-      ->capture_default_str();
+  const FieldRange any;  // check(GenerateOptions) knows the ranges
+  add_number(command, "--max-new-tokens", options.max_new_tokens, any, "Most tokens of a sample");
+  add_number(command, "--temperature", sampler.temperature, any,
+             "0: always the most likely token; 1: as the model says");
+  add_number(command, "--top-k", sampler.top_k, any, "Only the N most likely tokens; 0: all");
+  add_number(command, "--top-p", sampler.top_p, any,
+             "Only the most likely tokens that hold this probability together");
+  add_number(command, "--min-p", sampler.min_p, any,
+             "Only tokens at least this share as likely as the most likely one");
+  add_number(command, "--repetition-penalty", sampler.repetition_penalty, any,
+             "Above 1: tokens that stand there already become less likely");
   command.add_option("--stop", options.stop, "End the sample before this string; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false);
-  command.add_option("--seed", sampler.seed, "The same seed draws the same text")
-      ->check(refuse_negative, "")
-      ->capture_default_str();
+  add_number(command, "--seed", sampler.seed, any, "The same seed draws the same text");
 }
 
 }  // namespace
@@ -159,24 +136,17 @@ void add_sample(CLI::App& app) {
                    "quern sample --run runs/latest --temperature 0 --max-new-tokens 100",
                    "quern sample --run runs/latest --checkpoint last --top-k 40 --num-samples 3 --seed 7"},
                   [options] { return sample(*options); });
-  command->add_option("--run", options->run, "The run's directory; runs/latest when there is one")
-      ->type_name("DIR");
-  command->add_option("--checkpoint", options->checkpoint, "best, last, or a step")
-      ->type_name("WHICH")
-      ->capture_default_str();
+  add_text(*command, "--run", options->run, "DIR", "The run's directory; runs/latest when there is one");
+  add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
   CLI::Option* prompt =
       command->add_option("--prompt", options->prompt, "What the text begins with")->type_name("TEXT");
-  command->add_option("--prompt-file", options->prompt_file, "A file that holds the prompt")
-      ->type_name("FILE")
+  add_text(*command, "--prompt-file", options->prompt_file, "FILE", "A file that holds the prompt")
       ->excludes(prompt);
-  command->add_option("--num-samples", options->num_samples, "Samples, with a line --- between them")
-      ->capture_default_str();
+  add_number(*command, "--num-samples", options->num_samples, at_least(1),
+             "Samples, with a line --- between them");
   add_sampling_options(*command, options->generate);
-  command
-      ->add_option("--on-full", options->on_full,
-                   "When the context is full, slide (forget its oldest half and go on) or stop")
-      ->check(CLI::IsMember({"slide", "stop"}))
-      ->capture_default_str();
+  add_choice(*command, "--on-full", options->on_full, {"slide", "stop"},
+             "When the context is full, slide (forget its oldest half and go on) or stop");
 }
 
 }  // namespace quern::cli

@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "quern/base/cpu.hpp"
 #include "quern/base/process.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/data/locate.hpp"
 #include "quern/train/session.hpp"
 #include "quern/watch/console.hpp"
@@ -81,7 +82,8 @@ int run(const TrainOptions& options) {
   if (!options.quiet && outcome.exit_code == 0) {
     const std::string path = outcome.run_dir.string();
     const std::string picture = loss_picture(read_runs({path}), plot_options(terminal));
-    std::fprintf(stderr, "\n%s\nsample it:  quern sample --run %s\n", picture.c_str(), path.c_str());
+    std::fprintf(stderr, "\n%s\n", picture.c_str());
+    say("sample it:  quern sample --run " + shell_word(path));
   }
   return outcome.exit_code;
 }
@@ -96,15 +98,11 @@ void add_train(CLI::App& app) {
        "quern train --resume runs/latest --set run.max_steps=4000"},
       [options] { return run(*options); });
   add_config_options(*command, *options);
-  command
-      ->add_option("--run-dir", options->run_dir, "The run's directory (default: runs/<name>-<time>-<hex>)")
-      ->check(not_empty);
-  command
-      ->add_option(
-          "--resume", options->resume,
-          "Go on with a run: its directory, one of its checkpoints, or auto: the run at --run-dir when "
-          "there is one, else a new one")
-      ->check(not_empty);
+  add_text(*command, "--run-dir", options->run_dir, "DIR",
+           "The run's directory (default: runs/<name>-<time>-<hex>)");
+  add_text(*command, "--resume", options->resume, "auto|DIR|CHECKPOINT",
+           "Go on with a run: its directory, one of its checkpoints, or auto: the run at --run-dir when "
+           "there is one, else a new one");
   command->add_flag("--overwrite", options->overwrite, "Replace the run that is at --run-dir");
   CLI::Option* verbose = command->add_flag(
       "-v,--verbose", options->verbose,

@@ -1,5 +1,7 @@
 #include "usage.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,49 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+/// The options that CLI11's sentence names, in its order.
+std::vector<const CLI::Option*> named_options(const CLI::App& command, const std::string& sentence) {
+  std::vector<const CLI::Option*> found;
+  for (std::size_t at = 0; at < sentence.size();) {
+    const std::size_t end = std::min(sentence.find_first_of(" :", at), sentence.size());
+    const std::string word = sentence.substr(at, end - at);
+    for (const CLI::Option* option : command.get_options(nullptr))
+      if (option->get_name() == word) found.push_back(option);
+    at = end + 1;
+  }
+  return found;
+}
+
+/// "--run DIR", or "RUN" for an argument without a flag.
+std::string usage_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (option.get_positional() || type.empty()) return option.get_positional() ? type : option.get_name();
+  return option.get_name() + " " + type;
+}
+
+/// What is wrong with an option, in our words where we have some.
+std::optional<Error> option_error(const CLI::App& command, const std::string& command_name,
+                                  const CLI::ParseError& error, const std::string& help) {
+  const auto named = named_options(command, error.what());
+  if (named.empty()) return std::nullopt;
+  const CLI::Option& option = *named.front();
+  const std::string name =
+      command_name + ": " + (option.get_positional() ? option.get_type_name() : option.get_name());
+  if (dynamic_cast<const CLI::RequiredError*>(&error))
+    return Error(ErrorKind::config, name + " is missing", usage_of(option) + ": " + option.get_description());
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) && named.size() > 1)
+    return Error(ErrorKind::config, name + " and " + named[1]->get_name() + " exclude each other",
+                 "give one of them");
+  if (dynamic_cast<const CLI::ConversionError*>(&error))
+    return Error(ErrorKind::config, name + " takes no value",
+                 "it is on where it stands: " + usage_of(option));
+  if (!dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return std::nullopt;
+  if (option.get_expected_max() == 1 && option.results().size() > 1)
+    return Error(ErrorKind::config, name + " stands " + std::to_string(option.results().size()) + " times",
+                 "give it once");
+  return Error(ErrorKind::config, name + " needs a value: " + usage_of(option), help);
+}
+
 }  // namespace
 
 Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
@@ -56,10 +101,12 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
     if (!commands.empty())
       return Error(ErrorKind::config, name + ": unknown command " + in_quotes(word),
                    did_you_mean_or_list(word, commands));
-    return Error(ErrorKind::config, name + ": " + in_quotes(word) + " is one argument too many", help);
+    return Error(ErrorKind::config, name + ": " + in_quotes(extras.front()) + " is one argument too many",
+                 help);
   }
   if (missing)
     return Error(ErrorKind::config, name + ": a command is missing", did_you_mean_or_list("", commands));
+  if (auto about_option = option_error(*command, name, error, help)) return *about_option;
   return Error(ErrorKind::config, name + ": " + error.what(), help);
 }
 

@@ -212,6 +212,11 @@ CheckpointStore::Found CheckpointStore::find_latest(CheckpointParts parts) {
       if (parts == CheckpointParts::all) checked_[step] = true;
       return found;
     } catch (const Error& error) {
+      // What the system keeps from us may be whole, and whoever resumes from an older one deletes it.
+      if (error.kind != ErrorKind::file) {
+        throw Error(error.kind, error.what(),
+                    "if it cannot be read, name an older checkpoint of the run instead", error.place);
+      }
       if (!newest) newest = error;
       found.warnings.push_back("passed over " + path_of(step).string() + ": " + one_line(error));
     }

@@ -29,10 +29,12 @@ std::int64_t checked_vocab_size(const ModelConfig& model, std::int64_t tokenizer
                                 const Origins* origins) {
   if (model.vocab_size == 0) return tokenizer_size;
   if (model.vocab_size >= tokenizer_size) return model.vocab_size;
-  const std::string path = "model.vocab_size";
-  throw ConfigErrors({{path + ": " + std::to_string(model.vocab_size) + " is below the tokenizer's " +
-                           std::to_string(tokenizer_size) + " tokens",
-                       "leave it out for the tokenizer's number", origins ? origins->at(path) : ""}});
+  const std::string path = "model.vocab_size", size = std::to_string(model.vocab_size);
+  std::string place = origins ? origins->at(path) : "";
+  if (place == "--set") place += " " + path + "=" + size;
+  throw ConfigErrors(
+      {{path + ": " + size + " is below the tokenizer's " + std::to_string(tokenizer_size) + " tokens",
+        "leave it out for the tokenizer's number", place}});
 }
 
 std::string to_json(const Config& config) {

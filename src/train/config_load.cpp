@@ -224,14 +224,6 @@ class Merger {
     give(origin, *field, list);
   }
 
-  static Json json_or_string(const std::string& value) {
-    try {
-      return parse_strict(value, "--set", ErrorKind::config).root;
-    } catch (const Error&) {
-      return Json{value, {}};
-    }
-  }
-
   static std::string leaf(const std::string& path) { return path.substr(path.find('.') + 1); }
   static std::string section(const std::string& path) {
     const std::size_t dot = path.find('.');

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "quern/base/suggest.hpp"
 #include "quern/train/model_tensors.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/watch/metrics.hpp"
@@ -48,7 +49,7 @@ LoadedCheckpoint choose(Files& files, const fs::path& run, const std::string& wa
   const auto steps = store.steps();
   if (steps.empty())
     throw Error(ErrorKind::run, run.string() + " has no checkpoint yet",
-                "train it further with quern train --resume");
+                "train it further: quern train --resume " + shell_word(run.string()));
   std::optional<std::int64_t> step;
   if (wanted == "best") {
     step = best_step(run, steps);

@@ -19,7 +19,8 @@ constexpr std::size_t kStepDigits = 9;
 
 [[noreturn]] void fail_checkpoint(const fs::path& path, const std::string& what) {
   throw Error(ErrorKind::file, "the checkpoint is damaged: " + what,
-              "use another checkpoint of the run; --resume auto takes the newest intact one", path.string());
+              "name another checkpoint; --resume auto and --checkpoint last take the newest intact one",
+              path.string());
 }
 
 void check_size(const fs::path& path, std::uint64_t size, std::uint64_t expected) {

@@ -19,6 +19,7 @@
 
 #include "quern/base/check.hpp"
 #include "quern/base/durable.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/train/checkpoint_store.hpp"
 
 namespace quern {
@@ -53,9 +54,10 @@ bool is_sample_or_event_file(std::string_view name) {
                 path.string());
   }
   if (state == DirectoryState::run) {
-    throw Error(ErrorKind::run, "the directory holds a run already",
-                "--resume " + path.string() + " goes on with it, --overwrite deletes it and starts again",
-                path.string());
+    throw Error(
+        ErrorKind::run, "the directory holds a run already",
+        "--resume " + shell_word(path.string()) + " goes on with it, --overwrite deletes it and starts again",
+        path.string());
   }
   throw Error(ErrorKind::run, "the directory is not empty and holds no run",
               "choose another --run-dir; --resume and --overwrite work on runs only", path.string());

@@ -27,6 +27,17 @@ struct Session {
   std::vector<std::string> warnings;
 };
 
+/// Refuses at once a prompt that would only fail at the first sample.
+void check_sample_prompt(const Config& config, const Tokenizer& tokenizer) {
+  if (config.watch.sample_interval > 0)
+    tokenizer.encode(config.watch.sample_prompt, {"watch.sample_prompt", ErrorKind::config});
+}
+
+/// Where the checkpoint's metrics end.
+std::int64_t metrics_bytes(const LoadedCheckpoint& checkpoint) {
+  return checkpoint.state().at("metrics_bytes").get<std::int64_t>();
+}
+
 /// The config as the run keeps it: texts by absolute path, so that it can be resumed from anywhere, and the
 /// true vocabulary.
 Config settled(Config config, const Corpus& corpus, const Origins& origins) {
@@ -41,6 +52,7 @@ Session start(Files& files, const TrainRequest& request) {
   const Config given = load_config(request.config_files, request.sets, &origins);
   Corpus corpus = load_corpus(given.data, given.model.context_length);
   const Config config = settled(given, corpus, origins);
+  check_sample_prompt(config, corpus.tokenizer);
   RunDirectory directory =
       RunDirectory::create(files, {config.run.name, request.run_dir, "runs", request.overwrite});
   const int threads = config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads();
@@ -65,9 +77,12 @@ Config wanted_config(const TrainRequest& request, const Config& run) {
     if (wanted.schedule.decay_steps == 0) wanted.schedule.decay_steps = run.schedule.decay_steps;
     wanted = resolved(wanted);
   }
-  if (const auto differences = frozen_differences(run, wanted); !differences.empty())
-    throw Error(ErrorKind::run, "this run cannot go on with another config:\n" + format(differences),
+  if (const auto differences = frozen_differences(run, wanted); !differences.empty()) {
+    std::string lines = format(differences);
+    lines.pop_back();
+    throw Error(ErrorKind::run, "this run cannot go on with another config:\n" + lines,
                 "resume without these changes, or start a new run");
+  }
   return wanted;
 }
 
@@ -94,6 +109,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
   const Config created = load_run_config(files, run);
   const Config config = wanted_config(request, created);
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
+  check_sample_prompt(config, tokenizer);
   Session session{config,
                   load_corpus(config.data, config.model.context_length, tokenizer),
                   std::move(directory),
@@ -121,6 +137,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   "run.max_steps is " + std::to_string(config.run.max_steps) +
                       ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
+    check_metrics(files, session.directory.metrics(), metrics_bytes(*session.checkpoint));
     store.discard_after(session.checkpoint->step());  // only now: a resume that is refused deletes nothing
   }
   // What a resume has changed stays, so that the next one need not say it again.
@@ -180,10 +197,8 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
 
   Transformer model(config.model, true, type_of(config.run.precision));
-  const auto metrics_bytes = session.checkpoint
-                                 ? session.checkpoint->state().at("metrics_bytes").get<std::int64_t>()
-                                 : std::int64_t{0};
-  JsonlWriter metrics(files, session.directory.metrics(), metrics_bytes);
+  JsonlWriter metrics(files, session.directory.metrics(),
+                      session.checkpoint ? metrics_bytes(*session.checkpoint) : 0);
   CheckpointStore store(files, session.directory.path());
   Observers observers;
   observers.add(metrics);

@@ -12,9 +12,22 @@ constexpr std::array stops = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t save_requested = 0;
 
+/// Sets what the stopping signals do. A hangup that is ignored, as under nohup, stays ignored.
+void handle_stops(void (*handler)(int)) {
+  for (const int signal : stops) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (signal == SIGHUP && action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_flags = SA_RESTART;
+    action.sa_handler = handler;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 extern "C" void on_stop(int signal) {
   stop_requested = signal;
-  for (const int s : stops) std::signal(s, SIG_DFL);  // the second one ends the process
+  handle_stops(SIG_DFL);  // the second one ends the process
 }
 
 extern "C" void on_save(int) { save_requested = 1; }
@@ -24,16 +37,15 @@ extern "C" void on_save(int) { save_requested = 1; }
 SignalGuard::SignalGuard() {
   stop_requested = 0;
   save_requested = 0;
+  handle_stops(on_stop);
   struct sigaction action {};
   action.sa_flags = SA_RESTART;
-  action.sa_handler = on_stop;
-  for (const int s : stops) sigaction(s, &action, nullptr);
   action.sa_handler = on_save;
   sigaction(SIGUSR1, &action, nullptr);
 }
 
 SignalGuard::~SignalGuard() {
-  for (const int s : stops) std::signal(s, SIG_DFL);
+  handle_stops(SIG_DFL);
   std::signal(SIGUSR1, SIG_DFL);
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -13,6 +12,7 @@
 
 #include "quern/base/check.hpp"
 #include "quern/base/process.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/watch/canvas.hpp"
 #include "quern/watch/format.hpp"
 
@@ -30,18 +30,6 @@ std::string without_zero(std::string text) { return text.starts_with("0.") ? tex
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// `text` as one word of a shell's command line.
-std::string shell_word(const std::string& text) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) || c >= 0x80 ||
-           std::string_view("._-/+:@,").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
 }
 
 /// A field of the progress line; the one with the highest rank goes first when the line is too long.

@@ -36,8 +36,13 @@ void add_facts(Json& line, const StartEvent& start) {
   line["precision"] = start.precision;
 }
 
-void check_offset(Files& files, const std::filesystem::path& path, std::int64_t offset, std::int64_t size) {
+}  // namespace
+
+void check_metrics(Files& files, const std::filesystem::path& path, std::int64_t offset) {
+  if (offset == 0) return;
   const char* hint = "restore the file, or resume from an older checkpoint";
+  const File file = files.open_read(path, Links::refuse);
+  const auto size = static_cast<std::int64_t>(file.size());
   if (size < offset) {
     throw Error(ErrorKind::file,
                 "the metrics hold " + std::to_string(size) + " bytes, the checkpoint recorded " +
@@ -45,8 +50,7 @@ void check_offset(Files& files, const std::filesystem::path& path, std::int64_t 
                 hint, path.string());
   }
   char last = '\n';
-  if (offset > 0)
-    files.open_read(path, Links::refuse).read_at(static_cast<std::uint64_t>(offset - 1), &last, 1);
+  file.read_at(static_cast<std::uint64_t>(offset - 1), &last, 1);
   if (last != '\n') {
     throw Error(
         ErrorKind::file,
@@ -55,11 +59,8 @@ void check_offset(Files& files, const std::filesystem::path& path, std::int64_t 
   }
 }
 
-}  // namespace
-
 JsonlWriter::JsonlWriter(Files& files, const std::filesystem::path& path, std::int64_t offset)
-    : file_(files.append(path)), offset_(offset) {
-  check_offset(files, path, offset, static_cast<std::int64_t>(file_.size()));
+    : file_((check_metrics(files, path, offset), files.append(path))), offset_(offset) {
   file_.truncate(static_cast<std::uint64_t>(offset));
 }
 

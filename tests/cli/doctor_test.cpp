@@ -23,7 +23,9 @@ TEST_CASE("doctor finds this machine in order and says so as JSON") {
 TEST_CASE("doctor --help names its examples, and a bad QUERN_ISA is an error of the configuration") {
   const TemporaryDirectory directory;
   CHECK(run({"doctor", "--help"}, directory).out.find("quern doctor --json") != std::string::npos);
-  const Outcome o = Program({"doctor"}, directory, {"QUERN_ISA=v9"}).wait();
+  Start start;
+  start.environment = {"QUERN_ISA=v9"};
+  const Outcome o = run({"doctor"}, directory, start);
   CHECK(o.code == 2);
   CHECK(o.err.find("QUERN_ISA") != std::string::npos);
 }

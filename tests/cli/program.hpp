@@ -2,12 +2,16 @@
 #pragma once
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <grp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/temporary_directory.hpp"
@@ -17,30 +21,46 @@ extern char** environ;
 namespace quern::test {
 
 struct Outcome {
-  int code = 0;  // the exit code, or 128 + the signal that ended it
+  int code = 0;            // the exit code, or 128 + the signal that ended it
+  bool by_signal = false;  // it did not exit by itself
   std::string out, err;
+};
+
+/// How a program is started, where that is not as usual.
+struct Start {
+  std::vector<std::string> environment = {};  // NAME=value sets a variable, NAME alone takes it away
+  std::string folder = {};                    // where it runs; empty: where the test does
+  /// Descriptors in place of the files that take stdout and stderr; `closed`: the program has none.
+  std::optional<int> out = {}, err = {};
+  uid_t user = 0;              // not 0: the user that it becomes
+  bool ignore_hangup = false;  // as under nohup
+  static constexpr int closed = -1;
 };
 
 /// A running program, its output in files of the directory.
 class Program {
  public:
   Program(const std::vector<std::string>& arguments, const TemporaryDirectory& directory,
-          const std::vector<std::string>& environment = {})
+          const Start& start = {})
       : out_(directory / "stdout.txt"), err_(directory / "stderr.txt") {
     std::vector<std::string> words = {QUERN_PROGRAM};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<std::string> variables;
-    for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
-    variables.insert(variables.end(), environment.begin(), environment.end());
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    const int error = posix_spawn(&pid_, QUERN_PROGRAM, &actions, nullptr, pointers(words).data(),
-                                  pointers(variables).data());
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) throw std::runtime_error(std::string("cannot run ") + QUERN_PROGRAM);
+    std::vector<std::string> variables = surroundings(start.environment);
+    const std::vector<char*> argv = pointers(words), envp = pointers(variables);
+    // By descriptor: another user may be kept out of the directories above the program.
+    const int program = ::open(QUERN_PROGRAM, O_RDONLY | O_CLOEXEC);
+    const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int out = start.out ? *start.out : create(out_), err = start.err ? *start.err : create(err_);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      become(start, in, out, err);
+      ::fexecve(program, argv.data(), envp.data());
+      ::_exit(127);
+    }
+    for (const int fd : {program, in}) ::close(fd);
+    if (!start.out) ::close(out);
+    if (!start.err) ::close(err);
+    if (pid_ < 0 || program < 0) throw std::runtime_error(std::string("cannot run ") + QUERN_PROGRAM);
   }
 
   pid_t pid() const { return pid_; }
@@ -49,12 +69,44 @@ class Program {
 
   Outcome wait() {
     int status = 0;
-    while (waitpid(pid_, &status, 0) < 0) {
+    while (::waitpid(pid_, &status, 0) < 0) {
     }
-    return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), out(), err()};
+    const bool by_signal = WIFSIGNALED(status);
+    return {by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status), by_signal, out(), err()};
   }
 
  private:
+  /// In the child, until the program takes its place: system calls only.
+  static void become(const Start& start, int in, int out, int err) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) std::signal(signal, SIG_DFL);
+    if (start.ignore_hangup) std::signal(SIGHUP, SIG_IGN);
+    ::dup2(in, 0);
+    out == Start::closed ? ::close(1) : ::dup2(out, 1);
+    err == Start::closed ? ::close(2) : ::dup2(err, 2);
+    if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(126);
+    if (start.user != 0 &&
+        (::setgroups(0, nullptr) != 0 || ::setgid(start.user) != 0 || ::setuid(start.user) != 0))
+      ::_exit(126);
+  }
+
+  static int create(const std::filesystem::path& path) {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  }
+
+  /// The test's own variables with these changes.
+  static std::vector<std::string> surroundings(const std::vector<std::string>& changes) {
+    const auto name = [](std::string_view variable) { return variable.substr(0, variable.find('=')); };
+    std::vector<std::string> variables;
+    for (char** v = environ; *v != nullptr; ++v) {
+      bool kept = true;
+      for (const std::string& change : changes) kept = kept && name(change) != name(*v);
+      if (kept) variables.emplace_back(*v);
+    }
+    for (const std::string& change : changes)
+      if (change.find('=') != std::string::npos) variables.push_back(change);
+    return variables;
+  }
+
   static std::vector<char*> pointers(std::vector<std::string>& words) {
     std::vector<char*> out;
     for (std::string& w : words) out.push_back(w.data());
@@ -66,8 +118,9 @@ class Program {
   pid_t pid_ = -1;
 };
 
-inline Outcome run(const std::vector<std::string>& arguments, const TemporaryDirectory& directory) {
-  return Program(arguments, directory).wait();
+inline Outcome run(const std::vector<std::string>& arguments, const TemporaryDirectory& directory,
+                   const Start& start = {}) {
+  return Program(arguments, directory, start).wait();
 }
 
 }  // namespace quern::test

@@ -7,17 +7,12 @@
 #include <regex>
 #include <thread>
 
-#include "catch.hpp"
-#include "cli/program.hpp"
+#include "cli/runs.hpp"
 
 using namespace quern::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-const std::string configs = QUERN_SOURCE_DIR "/configs/";
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Trains tiny.json with settings; the run is at directory / "run".
 Outcome train(const TemporaryDirectory& directory, std::vector<std::string> settings = {},
@@ -192,29 +187,6 @@ TEST_CASE("numbers that are not finite: exit 5 before the update") {
   CHECK((code == 0 || code == 5));
 }
 
-TEST_CASE("a signal finishes the step, saves, and the run goes on from there as if nothing had been") {
-  const TemporaryDirectory directory, other;
-  const std::vector<std::string> words = {
-      "train", "--config",         configs + "tiny.json", "--run-dir", (directory / "run").string(),
-      "--set", "run.max_steps=600"};
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    fs::remove_all(directory / "run");
-    Program program(words, directory);
-    const auto metrics = directory / "run" / "metrics.jsonl";
-    while (!fs::exists(metrics) || !has(get(metrics), "\"step\":9,"))
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    kill(program.pid(), signal);
-    const Outcome o = program.wait();
-    CAPTURE(signal, o.err);
-    CHECK(o.code == 128 + signal);
-    CHECK(has(o.err, "saved"));
-  }
-  REQUIRE(run({"train", "--resume", (directory / "run").string()}, directory).code == 0);
-  REQUIRE(train(other, {"run.max_steps=600"}).code == 0);
-  const std::string model = "ckpt/step-000000600/model.safetensors";
-  CHECK(get(directory / "run" / model) == get(other / "run" / model));
-}
-
 TEST_CASE("a file that may not grow further is an error with exit 4, and the run goes on once it may") {
   const TemporaryDirectory directory, whole;
   const std::vector<std::string> words = {
@@ -233,36 +205,6 @@ TEST_CASE("a file that may not grow further is an error with exit 4, and the run
   REQUIRE(train(whole).code == 0);
   const std::string model = "ckpt/step-000000050/model.safetensors";
   CHECK(get(directory / "run" / model) == get(whole / "run" / model));
-}
-
-TEST_CASE("kill -9 at random instants loses nothing that a resume does not make again, bit for bit") {
-  const TemporaryDirectory directory, whole;
-  const std::vector<std::string> settings = {"run.max_steps=120", "run.checkpoint_interval=7"};
-  REQUIRE(train(whole, settings).code == 0);
-  std::vector<std::string> words = {"train",    "-q",   "--config",  configs + "tiny.json",
-                                    "--resume", "auto", "--run-dir", (directory / "run").string()};
-  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
-  for (int kills = 0; kills < 12; ++kills) {
-    Program program(words, directory);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + kills * 53 % 170));
-    kill(program.pid(), SIGKILL);
-    const int code = program.wait().code;
-    CHECK((code == 128 + SIGKILL || code == 0));
-  }
-  REQUIRE(run(words, directory).code == 0);
-  const std::string last = "ckpt/step-000000120/";
-  for (const char* file : {"model.safetensors", "optim.safetensors"})
-    CHECK(get(directory / "run" / last / file) == get(whole / "run" / last / file));
-  const auto losses = [](const TemporaryDirectory& at) {
-    std::vector<std::pair<int, double>> out;
-    std::istringstream lines(get(at / "run" / "metrics.jsonl"));
-    for (std::string line; std::getline(lines, line);) {
-      const auto event = nlohmann::json::parse(line);
-      if (event.at("event") == "step") out.emplace_back(event.at("step"), event.at("loss"));
-    }
-    return out;
-  };
-  CHECK(losses(directory) == losses(whole));
 }
 
 TEST_CASE("threads do not change what our kernels compute; the program obeys run.threads") {

@@ -125,6 +125,29 @@ TEST_CASE("checkpoint store: discovery falls back and says so") {
   CHECK(error.place == (run / "ckpt/step-000000030/model.safetensors").string());
 }
 
+TEST_CASE("checkpoint store: one that the system keeps from being read is not passed over") {
+  const TemporaryDirectory run;
+  Files files;
+  for (const std::int64_t step : {10, 20})
+    CheckpointStore(files, run.path()).save(TinyCheckpoint(step).data());
+  FaultyFiles sound;
+  require_holds(*CheckpointStore(sound, run.path()).find_latest().checkpoint, 20);
+  int refused = 0;
+  for (int at = 1; at <= sound.calls(); ++at) {
+    FaultyFiles faulty(Fault::fail_once, at, at % 2 == 0 ? EIO : EACCES);
+    CAPTURE(at);
+    try {
+      require_holds(*CheckpointStore(faulty, run.path()).find_latest().checkpoint, 20);
+    } catch (const Error& error) {  // else the call closed what was only read
+      ++refused;
+      CHECK(error.kind == ErrorKind::io);
+      CHECK(contains(error.place, "step-000000020"));
+      CHECK(contains(error.hint, "name an older checkpoint"));
+    }
+  }
+  CHECK(refused > 10);
+}
+
 TEST_CASE("checkpoint store: pruning keeps the newest intact ones, two at least, and the best") {
   const TemporaryDirectory run;
   Files files;

@@ -284,7 +284,8 @@ TEST_CASE("vocabulary against tokenizer") {
   Origins origins;
   model = make({"model.vocab_size=50"}, &origins).model;
   CHECK(errors([&] { checked_vocab_size(model, 65, &origins); }) ==
-        "error[config]: model.vocab_size: 50 is below the tokenizer's 65 tokens\n  --> --set\n"
+        "error[config]: model.vocab_size: 50 is below the tokenizer's 65 tokens\n  --> --set "
+        "model.vocab_size=50\n"
         "  help: leave it out for the tokenizer's number\n");
 }
 

@@ -91,4 +91,7 @@ enum class DuplicateKeys { refuse, keep };
 JsonDocument parse_strict(std::string_view text, std::string_view name, ErrorKind kind,
                           DuplicateKeys duplicates = DuplicateKeys::refuse);
 
+/// A value as it stands on a command line: JSON, else the string itself.
+Json json_or_string(const std::string& text);
+
 }  // namespace quern

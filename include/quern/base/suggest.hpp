@@ -30,6 +30,9 @@ std::string in_quotes(std::string_view text);
 /// The same without the quotes, for names that came from outside.
 std::string printable(std::string_view text);
 
+/// The text as one word of a shell's command line: in single quotes where it needs them.
+std::string shell_word(const std::string& text);
+
 /// Bytes of the well-formed UTF-8 character at the start of `text` (1 to 4; no surrogates, no overlong forms,
 /// at most U+10FFFF); 0 when there is none.
 std::size_t utf8_length(std::string_view text);

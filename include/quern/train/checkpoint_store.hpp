@@ -58,7 +58,8 @@ class CheckpointStore {
     std::optional<LoadedCheckpoint> checkpoint;  // empty: there are no checkpoints at all
     std::vector<std::string> warnings;  // one for each newer checkpoint that was passed over, and why
   };
-  /// The newest intact checkpoint. When there are some and none is intact: the error of the newest.
+  /// The newest intact checkpoint. When there are some and none is intact: the error of the newest. One that
+  /// the system refuses to read is not passed over but ErrorKind::io.
   Found find_latest(CheckpointParts parts = CheckpointParts::all);
 
   /// Steps of all checkpoints, newest first, verified or not.

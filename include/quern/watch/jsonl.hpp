@@ -51,14 +51,17 @@ class JsonlStream final : public JsonlEvents {
   bool gone_ = false;
 };
 
+/// Throws Error(file) when the metrics are missing or shorter than the `offset` that a checkpoint recorded,
+/// or no line ends there; io when the system refuses. 0 stands for a new run, which may have none.
+void check_metrics(Files& files, const std::filesystem::path& path, std::int64_t offset);
+
 /// Writes metrics.jsonl. An event never throws: a line that cannot be written now (a full disk) is kept and
 /// written before the next one, so the file is always a beginning of what was said; sync() is where trouble
 /// is reported.
 class JsonlWriter final : public JsonlEvents {
  public:
   /// Opens `path`, creating it if need be, and cuts it to `offset` bytes: 0 for a new run, at resume the
-  /// offset that the checkpoint recorded. Throws Error: io when the system refuses, file when the file is
-  /// shorter than `offset` or no line ends there.
+  /// offset that the checkpoint recorded. Throws what check_metrics throws.
   JsonlWriter(Files& files, const std::filesystem::path& path, std::int64_t offset = 0);
 
   /// Makes everything said so far durable (fsync) and returns the file's size in bytes, for the checkpoint to

@@ -1,0 +1,104 @@
+// A disk that fills up at any moment of a run.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "cli/runs.hpp"
+#include "quern/base/check.hpp"
+#include "quern/train/checkpoint_store.hpp"
+
+using namespace quern::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A small disk on a directory, seen by this test and the programs that it starts only.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const fs::path& path) : path_(path), before_(::open("/proc/self/ns/mnt", O_RDONLY)) {
+    ready_ = before_ >= 0 && ::unshare(CLONE_NEWNS) == 0;
+    if (ready_) ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+  }
+  ~SmallDisk() {
+    unmount();
+    if (ready_) ::setns(before_, CLONE_NEWNS);
+    ::close(before_);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  /// A new, empty disk of that many bytes; false where the machine allows no such thing.
+  bool mount(long bytes) {
+    unmount();
+    mounted_ = ready_ && ::mount("quern-test", path_.c_str(), "tmpfs", 0, size(bytes).c_str()) == 0;
+    return mounted_;
+  }
+  /// The same disk with what is on it.
+  bool resize(long bytes) {
+    return ::mount("quern-test", path_.c_str(), "tmpfs", MS_REMOUNT, size(bytes).c_str()) == 0;
+  }
+
+ private:
+  static std::string size(long bytes) { return "mode=755,size=" + std::to_string(bytes); }
+  void unmount() {
+    if (std::exchange(mounted_, false)) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+
+  fs::path path_;
+  int before_;
+  bool ready_ = false, mounted_ = false;
+};
+
+/// error[io]: cannot …: No space left on device, N bytes needed, N bytes free, and the file that it is about.
+void check_message(const std::string& err, const fs::path& disk) {
+  CHECK(has(err, "error[io]: cannot "));
+  CHECK(has(err, ": No space left on device, "));
+  CHECK(has(err, " bytes needed, "));
+  CHECK(has(err, " bytes free\n  --> " + disk.string() + "/run/"));
+  CHECK(has(err, "\n  help: free some space there, or use a directory on another disk\n"));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a full disk is exit 4 with the bytes needed; old checkpoints stay, and with space the run goes on") {
+  const TemporaryDirectory directory;
+  const fs::path whole = directory / "whole", disk = directory / "disk", path = disk / "run";
+  const std::vector<std::string> settings = {"run.max_steps=12", "run.checkpoint_interval=3",
+                                             "run.eval_interval=6", "run.eval_batches=2"};
+  REQUIRE(run(resume_words(whole, settings), directory).code == 0);
+  fs::create_directory(disk);
+  SmallDisk small(disk);
+  if (!small.mount(1 << 20)) {
+    WARN("no disks can be mounted here (this takes root): a full disk is not tried");
+    return;
+  }
+  // A checkpoint takes 356 KiB in all; three of them exist at once before the oldest goes.
+  int refused = 0, with_checkpoints = 0, completed = 0;
+  for (const long kib : {4, 8, 12, 16, 20, 24, 140, 340, 380, 500, 720, 760, 1000, 1120, 1600}) {
+    REQUIRE(small.mount(kib * 1024));
+    const Outcome o = run(resume_words(path, settings), directory);
+    CAPTURE(kib, o.err);
+    REQUIRE((o.code == 0 || o.code == 4));
+    if (o.code == 4) {
+      ++refused;
+      check_message(o.err, disk);
+      quern::Files files;
+      quern::CheckpointStore store(files, path);
+      for (const std::int64_t step : store.steps()) {
+        CHECK_NOTHROW(quern::open_checkpoint(files, store.path_of(step)));
+        ++with_checkpoints;
+      }
+      for (const auto& entry : fs::recursive_directory_iterator(path))
+        CHECK(!entry.path().filename().string().starts_with(".tmp"));
+      REQUIRE(small.resize(8 << 20));
+      REQUIRE(run(resume_words(path, settings), directory).code == 0);
+    } else {
+      ++completed;
+    }
+    check_same_run(path, whole);
+  }
+  CHECK(refused >= 10);
+  CHECK(with_checkpoints >= 3);
+  CHECK(completed >= 1);
+}

@@ -1,0 +1,83 @@
+// Training runs through the built program, and what two of them must have in common.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "cli/program.hpp"
+
+namespace quern::test {
+
+inline const std::string configs = QUERN_SOURCE_DIR "/configs/";
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The arguments that start the run at `path` or go on with it.
+inline std::vector<std::string> resume_words(const std::filesystem::path& path,
+                                             const std::vector<std::string>& settings,
+                                             const std::string& config = configs + "tiny.json") {
+  std::vector<std::string> words = {"train",       "--config", config, "--run-dir",
+                                    path.string(), "--resume", "auto"};
+  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
+  return words;
+}
+
+/// Every step and every evaluation of a run, without what the clock says.
+inline std::vector<std::string> recorded(const std::filesystem::path& path) {
+  std::vector<std::string> lines;
+  std::istringstream metrics(get(path / "metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    auto event = nlohmann::json::parse(line);
+    if (event.at("event") != "step" && event.at("event") != "eval") continue;
+    for (const char* measured : {"time", "ms", "tokens_per_second", "seconds"}) event.erase(measured);
+    lines.push_back(event.dump());
+  }
+  return lines;
+}
+
+/// Holds the end of one run against another's: weights, moments and every figure, bit for bit.
+inline void check_same_run(const std::filesystem::path& path, const std::filesystem::path& whole) {
+  const std::string last = get(whole / "latest");
+  REQUIRE(!last.empty());
+  CHECK(get(path / "latest") == last);
+  const std::string checkpoint = last.substr(0, last.find('\n'));
+  for (const char* file : {"model.safetensors", "optim.safetensors"}) {
+    const std::string expected = get(whole / checkpoint / file);
+    REQUIRE(!expected.empty());
+    CHECK((get(path / checkpoint / file) == expected));
+  }
+  CHECK(recorded(path) == recorded(whole));
+}
+
+/// Waits until `condition` holds; false when the program has ended before.
+template <class Condition>
+bool wait_until(const Program& program, Condition condition) {
+  while (!condition()) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(program.pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid != 0)
+      return condition();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+/// Waits until the run's metrics hold `text`.
+inline bool wait_for_metrics(const Program& program, const std::filesystem::path& path,
+                             const std::string& text) {
+  return wait_until(program, [&] { return has(get(path / "metrics.jsonl"), text); });
+}
+
+/// Random, and the same instants on every run of the tests as far as the machine allows.
+inline void sleep_for_random(double longest_seconds, std::uint32_t random) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(longest_seconds * random / 4294967296.0));
+}
+
+}  // namespace quern::test
