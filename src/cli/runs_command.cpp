@@ -139,8 +139,7 @@ void add_runs(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--sort", listed->sort,
-                   "What comes first: the lowest loss, the longest duration, the most parameters, the newest "
-                   "time of start, or the first name")
+                   "Lowest loss, longest duration, most parameters, newest or first name first")
       ->check(CLI::IsMember({"loss", "duration", "parameters", "time", "name"}))
       ->capture_default_str();
   command->add_flag("--json", listed->json, "Print one JSON object");

@@ -45,9 +45,8 @@ void read_metrics_of(ListedRun& run, Files& files) {
 }
 
 bool looks_like_run(const Files& files, const fs::path& directory) {
-  const DirectoryState state = directory_state(files, directory);
-  return state == DirectoryState::run ||
-         (state == DirectoryState::foreign && files.kind(directory / kMetricsName) == EntryKind::file);
+  return directory_state(files, directory) == DirectoryState::run ||
+         files.kind(directory / kMetricsName) == EntryKind::file;
 }
 
 void require_folder(const Files& files, const fs::path& folder) {

@@ -97,6 +97,7 @@ TEST_CASE("damaged runs are listed with the reason") {
   make_run(place / "metrics", "nonsense\n");
   make_run(place / "no-config", metrics_of(1, 10, 2) + end_line);
   fs::remove(place / "no-config/config.resolved.json");
+  put(place / "no-config/lock", "");
   Files files;
   const RunList list = list_runs(files, place.path());
   CHECK(names(list) == Names{"config", "metrics", "no-config"});
