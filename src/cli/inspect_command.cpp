@@ -91,7 +91,7 @@ Description of_run(Files& files, const std::string& path) {
 void add_state(Description& out, const nlohmann::json& state) {
   const auto best = state.find("best");
   if (best != state.end() && best->is_object() && best->contains("loss") && best->contains("step"))
-    out.facts.emplace_back("best so far",
+    out.facts.emplace_back("best before",
                            "val loss " + (*best)["loss"].dump() + " at step " + (*best)["step"].dump());
   for (const char* name : {"tokens", "seed", "corpus", "tokenizer"}) {
     const auto found = state.find(name);
@@ -106,6 +106,10 @@ Description of_checkpoint(Files& files, const std::string& path) {
                   "checkpoint of step " + grouped(facts.step) + ": intact, " + counted(facts.bytes, "byte"),
                   {},
                   {}};
+  if (facts.val_loss)
+    out.facts.emplace_back("val loss", fixed(*facts.val_loss, 4) + (facts.best ? ", best of the run" : ""));
+  out.object["val_loss"] = facts.val_loss ? Json(*facts.val_loss) : Json();
+  out.object["best"] = facts.best;
   out.facts.emplace_back("parameters", number(facts.model.elements));
   out.object["parameters"] = facts.model.elements;
   out.object["bytes"] = facts.bytes;

@@ -134,10 +134,8 @@ void add_runs(CLI::App& app) {
                                    "quern runs ls --json | jq -r '.runs[0].path'"},
                                   [listed] { return list(*listed); });
   add_text(*command, "folder", listed->folder, "FOLDER", "The folder that holds the runs");
-  add_choice(
-      *command, "--sort", listed->sort, {"loss", "duration", "parameters", "time", "name"},
-      "What comes first: the lowest loss, the longest duration, the most parameters, the newest time of "
-      "start, or the first name");
+  add_choice(*command, "--sort", listed->sort, {"loss", "duration", "parameters", "time", "name"},
+             "Lowest loss, longest duration, most parameters, newest or first name first");
   command->add_flag("--json", listed->json, "Print one JSON object");
 
   const auto named = std::make_shared<DiffOptions>();

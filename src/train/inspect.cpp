@@ -8,6 +8,7 @@
 #include "quern/train/checkpoint_manifest.hpp"
 #include "quern/train/checkpoint_store.hpp"
 #include "quern/train/run_directory.hpp"
+#include "quern/watch/metrics.hpp"
 
 namespace quern {
 namespace {
@@ -55,6 +56,23 @@ TensorFile facts_of(const safetensors::Reader& reader) {
   return file;
 }
 
+/// The evaluation of the weights of a checkpoint, which is saved before it.
+void add_evaluation(CheckpointFacts& facts, const fs::path& checkpoint) {
+  const std::optional<fs::path> run = run_of_checkpoint(checkpoint);
+  if (!run) return;
+  try {
+    const Metrics metrics = read_run(run->string());
+    const EvalEvent* best = best_evaluation(metrics);
+    for (const EvalEvent& eval : metrics.evals) {
+      if (eval.step != facts.step || eval.split != "val") continue;
+      facts.val_loss = eval.loss;
+      facts.best = &eval == best;
+    }
+  } catch (const Error&) {
+    // The checkpoint is what is described; `inspect` on the run tells.
+  }
+}
+
 }  // namespace
 
 PathKind path_kind(Files& files, const fs::path& path) {
@@ -79,6 +97,7 @@ CheckpointFacts describe_checkpoint(Files& files, const fs::path& path) {
   facts.optim = facts_of(checkpoint.optim());
   facts.groups = safetensors::grouped(checkpoint.model().tensors());
   facts.state = checkpoint.state();
+  add_evaluation(facts, checkpoint.path());
   return facts;
 }
 

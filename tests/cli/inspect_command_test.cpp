@@ -14,11 +14,11 @@ namespace {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 void train(const fs::path& directory, const TemporaryDirectory& place, const std::string& text) {
-  REQUIRE(
-      run({"train", "-q", "--config", QUERN_SOURCE_DIR "/configs/tiny.json", "--run-dir", directory.string(),
-           "--set", "run.max_steps=4", "--set", "run.checkpoint_interval=2", "--set", "data.text=" + text},
-          place)
-          .code == 0);
+  REQUIRE(run({"train", "-q", "--config", QUERN_SOURCE_DIR "/configs/tiny.json", "--run-dir",
+               directory.string(), "--set", "run.max_steps=4", "--set", "run.checkpoint_interval=2", "--set",
+               "run.eval_interval=2", "--set", "data.text=" + text},
+              place)
+              .code == 0);
 }
 
 json inspected(const fs::path& path, const TemporaryDirectory& place) {
@@ -71,11 +71,16 @@ TEST_CASE("inspect: a run, its checkpoints, their files and the text it was trai
   CHECK(facts.at("kind") == "checkpoint");
   CHECK(facts.at("intact") == true);
   CHECK(facts.at("parameters") == whole.at("parameters"));
-  CHECK(facts.at("state").at("best").at("loss") == whole.at("best_val").at("loss"));
+  CHECK(facts.at("val_loss") == whole.at("best_val").at("loss"));
+  CHECK(facts.at("best") == true);
+  CHECK(facts.at("state").at("best").at("step") == 2);  // saved before it was evaluated
+  const json before = inspected(at / "ckpt/step-000000002", place);
+  CHECK(before.at("best") == false);
+  CHECK(before.at("val_loss") == facts.at("state").at("best").at("loss"));
   std::int64_t elements = 0;
   for (const json& group : facts.at("tensors")) elements += group.at("elements").get<std::int64_t>();
   CHECK(elements == facts.at("parameters"));
-  CHECK(has(shown(checkpoint, place), "best so far"));
+  CHECK(has(shown(checkpoint, place), ", best of the run"));
 
   const json model = inspected(checkpoint / "model.safetensors", place);
   CHECK(model.at("kind") == "safetensors");

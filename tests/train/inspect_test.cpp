@@ -85,6 +85,18 @@ TEST_CASE("inspect: a checkpoint in figures, or what is wrong with it") {
   REQUIRE(facts.groups.size() == 2);
   CHECK(facts.groups[0].name == "ln_f.bias");
   CHECK(facts.state == TinyCheckpoint(20).data().state);
+  CHECK_FALSE(facts.val_loss);
+  const std::string eval = R"({"event":"eval","step":10,"split":"val","loss":3,"tokens":1})"
+                           "\n"
+                           R"({"event":"eval","step":20,"split":"val","loss":2,"tokens":1})"
+                           "\n";
+  put(run / "metrics.jsonl", eval);
+  CHECK(describe_checkpoint(files, path / "").val_loss == 2);
+  CHECK(describe_checkpoint(files, path).best);
+  put(run / "metrics.jsonl", eval + R"({"event":"eval","step":30,"split":"val","loss":1,"tokens":1})" + "\n");
+  CHECK_FALSE(describe_checkpoint(files, path).best);
+  put(run / "metrics.jsonl", "nonsense\n");
+  CHECK_FALSE(describe_checkpoint(files, path).val_loss);
 
   std::string model = get(path / "model.safetensors");
   model.back() = static_cast<char>(model.back() ^ 1);

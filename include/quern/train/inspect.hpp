@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,12 @@ struct CheckpointFacts {
   TensorFile model, optim;  // the model's elements are its parameters; a tied matrix stands there once
   std::vector<safetensors::TensorGroup> groups;  // of the model
   nlohmann::json state;                          // an object: what else the trainer needs
+  std::optional<double> val_loss;  // of these weights, by the metrics of the run that it lies in
+  bool best = false;               // the run's lowest
 };
 
-/// Throws what open_checkpoint throws.
+/// Throws what open_checkpoint throws. A run around it whose metrics cannot be read is no fault of the
+/// checkpoint's.
 CheckpointFacts describe_checkpoint(Files& files, const std::filesystem::path& path);
 
 /// A checkpoint of a run, verified.
