@@ -41,6 +41,9 @@ void add_facts(Json& line, const StartEvent& start) {
 void check_metrics(Files& files, const std::filesystem::path& path, std::int64_t offset) {
   if (offset == 0) return;
   const char* hint = "restore the file, or resume from an older checkpoint";
+  if (files.kind(path) == EntryKind::missing)
+    throw Error(ErrorKind::file, "the run's metrics are missing", "restore the file, or start a new run",
+                path.string());
   const File file = files.open_read(path, Links::refuse);
   const auto size = static_cast<std::int64_t>(file.size());
   if (size < offset) {

@@ -1,5 +1,6 @@
 // What a user reads on stderr after a mistake, word for word.
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -93,12 +94,11 @@ struct Folder {
     std::string text;
     for (int i = 0; i < 100; ++i) text += "Number " + std::to_string(i * 37 % 101) + " is a number.\n";
     put(at / "text.txt", text);
-    put(at / "other.txt", text + "One more.\n");
+    put(at / "other.txt", text + "Number 7 is a number.\n");
     put(at / "empty.txt", "");
     put(at / "short.txt", "nine char");
     put(at / "twenty.txt", "twenty bytes of text");
     put(at / "latin1.txt", text + "caf\xe9\n");
-    put(at / "\x1b[31mred.txt", "");
     fs::create_directory(at / "folder");
     put(at / "folder/notes.txt", "mine\n");
     put(at / "file", "");
@@ -118,7 +118,8 @@ struct Folder {
     put(at / "comma.json", "{\"run\": {\"max_steps\": 20,}}\n");
     put(at / "list.json", "[1, 2]\n");
     put(at / "nothing.json", "");
-    put(at / "red.json", "{\"data\": {\"text\": \"\\u001b[31mmissing.txt\"}, \"\\u001b[0mx\": 1}\n");
+    put(at / "red-key.json", "{\"\\u001b[0mx\": 1}\n");
+    put(at / "red-text.json", "{\"data\": {\"text\": \"\\u001b[31mmissing.txt\"}}\n");
     put(at / "tokens.json", "{\"type\": \"quern-char\", \"version\": 1, \"chars\": [\"b\", \"a\"]}\n");
   }
 
