@@ -55,10 +55,13 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
 }
 
 void CheckpointStore::clean() {
-  for (const DirectoryEntry& entry : files_.list(run_)) {
-    if (entry.kind == EntryKind::file && is_temporary_name(entry.name)) files_.remove_file(run_ / entry.name);
+  for (const fs::path& place : {run_, directory_}) {
+    if (files_.kind(place) == EntryKind::missing) return;
+    for (const DirectoryEntry& entry : files_.list(place)) {
+      if (entry.kind == EntryKind::file && is_temporary_name(entry.name))
+        files_.remove_file(place / entry.name);
+    }
   }
-  if (files_.kind(directory_) == EntryKind::missing) return;
   for (const DirectoryEntry& entry : files_.list(directory_)) {
     const bool leftover = is_temporary_name(entry.name) || is_trash_name(entry.name);
     if (leftover && entry.kind == EntryKind::directory) remove_leftover(directory_ / entry.name);

@@ -152,8 +152,10 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
 }
 
 std::optional<fs::path> run_of_checkpoint(const fs::path& path) {
-  const fs::path normal = without_slash(fs::absolute(path).lexically_normal());
+  fs::path normal = without_slash(path.lexically_normal());
   if (!checkpoint_step(normal.filename().string())) return std::nullopt;
+  // As it was typed, where that names the run too.
+  if (normal.parent_path().parent_path().empty()) normal = fs::absolute(normal);
   if (normal.parent_path().filename() != "ckpt") return std::nullopt;
   return normal.parent_path().parent_path();
 }

@@ -245,12 +245,21 @@ void RunDirectory::take_lock() {
 }
 
 void RunDirectory::probe() {
-  const fs::path path = path_ / temporary_name("probe");
-  File file = files_->create(path);
-  file.write("quern\n");
-  file.sync();
-  file.close();
-  files_->remove_file(path);
+  for (const fs::path& directory : {path_, checkpoints()}) {
+    if (files_->kind(directory) != EntryKind::directory) continue;  // there are no checkpoints yet
+    const fs::path path = directory / temporary_name("probe");
+    try {
+      File file = files_->create(path);
+      file.write("quern\n");
+      file.sync();
+      file.close();
+    } catch (const Error&) {
+      std::error_code ignored;
+      fs::remove(path, ignored);
+      throw;
+    }
+    files_->remove_file(path);
+  }
   struct stat info {};
   if (::stat(path_.c_str(), &info) == 0 && (info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0) {
     warnings_.push_back("everyone may write to " + path_.string());

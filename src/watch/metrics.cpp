@@ -195,12 +195,12 @@ Metrics read_metrics(const std::string& path) {
 Metrics read_run(const std::string& run) {
   std::error_code error;
   const fs::file_status status = fs::status(run, error);
-  if (!fs::exists(status)) {
+  if (status.type() == fs::file_type::not_found) {
     throw Error(ErrorKind::run, "there is no run here", "name a run's directory or its metrics.jsonl", run);
   }
   if (!fs::is_directory(status)) return read_metrics(run);
   const fs::path metrics = fs::path(run) / "metrics.jsonl";
-  if (!fs::exists(metrics, error)) {
+  if (!fs::exists(metrics, error) && !error) {  // an error: reading says why
     throw Error(ErrorKind::run, "this directory is no run: it holds no metrics.jsonl",
                 "name a run's directory, such as runs/latest", run);
   }

@@ -89,7 +89,8 @@ TEST_CASE(
         CHECK_NOTHROW(quern::open_checkpoint(files, store.path_of(step)));
         ++with_checkpoints;
       }
-      for (const auto& entry : fs::recursive_directory_iterator(path))
+      std::error_code not_begun;  // a run that was not begun leaves nothing, its directory included
+      for (const auto& entry : fs::recursive_directory_iterator(path, not_begun))
         CHECK(!entry.path().filename().string().starts_with(".tmp"));
       REQUIRE(small.resize(8 << 20));
       REQUIRE(run(resume_words(path, settings), directory).code == 0);

@@ -32,7 +32,7 @@ void train(const fs::path& run_directory, const TemporaryDirectory& place,
 }
 
 Outcome in_utf8(const std::vector<std::string>& words, const TemporaryDirectory& place) {
-  return Program(words, place, {"LC_ALL=C.UTF-8", "COLUMNS=80"}).wait();
+  return run(words, place, {.environment = {"LC_ALL=C.UTF-8", "COLUMNS=80"}});
 }
 
 json runs_of(const fs::path& folder, const TemporaryDirectory& place) {
@@ -176,7 +176,7 @@ TEST_CASE("runs diff: the fields that differ and the best losses") {
   changed["optim"]["learning_rate"] = 0.1 + 0.2;
   changed["model"]["activation"] = "relu";
   put(place / "b/config.resolved.json", changed.dump());
-  const Outcome shown = Program({"runs", "diff", a, b}, place, {"QUERN_THREADS=1"}).wait();
+  const Outcome shown = run({"runs", "diff", a, b}, place, {.environment = {"QUERN_THREADS=1"}});
   CAPTURE(shown.out, shown.err);
   CHECK(shown.code == 0);
   CHECK(has(shown.out, "optim.learning_rate"));

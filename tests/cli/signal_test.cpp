@@ -10,6 +10,10 @@ namespace {
 
 /// Whether the process still has a handler for the signal.
 bool catches(const Program& program, int signal) {
+  std::error_code ignored;  // before it becomes quern it has this program's handlers
+  if (fs::read_symlink("/proc/" + std::to_string(program.pid()) + "/exe", ignored) !=
+      fs::canonical(QUERN_PROGRAM))
+    return false;
   const std::string status = get("/proc/" + std::to_string(program.pid()) + "/status");
   const std::size_t at = status.find("SigCgt:");
   if (at == std::string::npos) return false;
@@ -18,11 +22,6 @@ bool catches(const Program& program, int signal) {
 
 const std::vector<std::string> endless = {"run.max_steps=1000000", "schedule.decay_steps=50",
                                           "run.eval_interval=0"};
-
-std::vector<std::string> with(std::vector<std::string> settings, const std::vector<std::string>& more) {
-  settings.insert(settings.end(), more.begin(), more.end());
-  return settings;
-}
 
 }  // namespace
 

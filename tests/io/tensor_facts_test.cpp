@@ -112,7 +112,7 @@ TEST_CASE("tensors of the same kind in several layers stand together") {
        info("wte", DType::F32, {4}), info("h.07.w", DType::F32, {2, 3}), info("3", DType::F32, {})});
   std::vector<std::string> names;
   for (const auto& group : groups) names.push_back(group.name + " " + std::to_string(group.tensors));
-  CHECK(names == std::vector<std::string>{"3 1", "h.2.b 1", "h.3.b 1", "h.{0-10}.w 3", "h.07.w 1", "wte 1"});
+  CHECK(names == std::vector<std::string>{"3 1", "h.3.b 1", "h.2.b 1", "h.{0-10}.w 3", "h.07.w 1", "wte 1"});
   CHECK(groups[3].elements == 18);
   CHECK(groups[3].shape == std::vector<std::int64_t>{2, 3});
   CHECK(groups[0].elements == 1);

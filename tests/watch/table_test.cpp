@@ -51,10 +51,10 @@ TEST_CASE("what comes from files cannot break a table") {
   const Table table{{{"name", false}, {"n", true}},
                     {{"a\nb\tc\x1b[31m", "1"}, {"日本", "22"}, {"\xff", "3"}}};
   CHECK(draw(table, 0) ==
-        "name          n\n"
-        "a b c\uFFFD[31m    1\n"
-        "日本         22\n"
-        "\uFFFD             3\n");
+        "name         n\n"
+        "a b c\uFFFD[31m   1\n"
+        "日本        22\n"
+        "\uFFFD            3\n");
   CHECK(draw(table, 0, true) ==
         "name         n\n"
         "a b c?[31m   1\n"
