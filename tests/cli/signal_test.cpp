@@ -120,9 +120,8 @@ TEST_CASE("a second signal ends the program at once, and the checkpoints stay in
     const Outcome o = program.wait();
     CAPTURE(attempt, o.code, o.err);
     REQUIRE((o.code == 128 + SIGTERM || o.code == 128 + SIGINT));
-    if (!o.by_signal) continue;
+    if (!o.by_signal || has(o.err, "interrupted")) continue;  // the first one had been obeyed already
     ++at_once;
-    CHECK(!has(o.err, "interrupted"));
     REQUIRE(run(resume_words(path, settings), directory).code == 0);
     check_same_run(path, whole);
   }
