@@ -103,6 +103,13 @@ void norm_rows(Bench& b) {
   const Dropout dropout(RandomStream(1, 2, 3), 0.2, 0);
   b.memory("residual_norm_forward, dropout", 4, C,
            [&] { residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, dropout); });
+  b.memory("residual_rmsnorm_forward", 4, C, [&] {
+    residual_norm_forward(x, h, nullptr, rstd, stream, branch, gain, nullptr, 1e-5F, {}, NormKind::rmsnorm);
+  });
+  b.memory("residual_rmsnorm_backward", 5, C, [&] {
+    residual_norm_backward({dstream, 0}, {dbranch, 0}, {dgain, 0}, {}, stream, h, x, nullptr, rstd, gain, {},
+                           scratch, NormKind::rmsnorm);
+  });
   const auto m = column_sum_scratch(R, C);
   const std::span<float> sums(b.buffer(static_cast<std::int64_t>(m)), m);
   b.memory("column_sum (bias gradient)", 1, C, [&] { column_sum({dbias, 0}, x, sums); });

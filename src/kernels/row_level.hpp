@@ -17,7 +17,7 @@ struct Rows {
 
 struct NormForward {
   Rows x, h, stream, branch;  // (R,C); h and branch of either type
-  float *mean, *rstd;         // (R)
+  float *mean, *rstd;         // (R); mean null: RMSNorm
   const float *gain, *bias;   // (C)
   float eps;
   int64_t cols;
@@ -28,7 +28,7 @@ struct NormBackward {
   Rows dstream, dbranch;  // (R,C); dbranch and dh of either type
   float dstream_beta, dbranch_beta;
   Rows dx, dh, x;            // (R,C)
-  const float *mean, *rstd;  // (R)
+  const float *mean, *rstd;  // (R); mean null: RMSNorm
   const float* gain;         // (C)
   float* sums;  // dgain and dbias of the rows [begin, end): (2,C), set to zero by the caller; may be null
   int64_t cols;

@@ -128,21 +128,26 @@ TEST_CASE("gemm takes bf16 on either side and writes either type", "[bf16]") {
 
 TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
   constexpr std::int64_t R = 5;
+  const auto cases = {std::tuple(true, NormKind::layernorm), std::tuple(false, NormKind::layernorm),
+                      std::tuple(true, NormKind::rmsnorm)};
   for (const std::int64_t C : widths)
-    for (const bool half_h : {true, false}) {
+    for (const auto& [half_h, kind] : cases) {
+      const bool layer = kind == NormKind::layernorm;
       const Dropout dropout(RandomStream(1, 2, 3), 0.25, 0);
-      std::vector<float> stream = normal(R * C, 1), gain = normal(C, 3), bias = normal(C, 4);
+      std::vector<float> stream = normal(R * C, 1), gain = normal(C, 3), biases = normal(C, 4);
+      const float* bias = layer ? biases.data() : nullptr;
       Twin branch(R * C, 2), h(R * C);
       std::vector<float> x = poison(R * C), x32 = x, mean = poison(R), rstd = poison(R), mean32 = mean,
                          rstd32 = rstd;
-      residual_norm_forward({x.data(), {R, C}}, half_h ? h.h({R, C}) : h.f({R, C}), mean.data(), rstd.data(),
-                            {stream.data(), {R, C}}, branch.h({R, C}), gain.data(), bias.data(), 1e-5F,
-                            dropout);
+      float *means = layer ? mean.data() : nullptr, *means32 = layer ? mean32.data() : nullptr;
+      residual_norm_forward({x.data(), {R, C}}, half_h ? h.h({R, C}) : h.f({R, C}), means, rstd.data(),
+                            {stream.data(), {R, C}}, branch.h({R, C}), gain.data(), bias, 1e-5F, dropout,
+                            kind);
       std::vector<float> plain = poison(R * C);
-      residual_norm_forward({x32.data(), {R, C}}, {plain.data(), {R, C}}, mean32.data(), rstd32.data(),
-                            {stream.data(), {R, C}}, branch.f({R, C}), gain.data(), bias.data(), 1e-5F,
-                            dropout);
-      CAPTURE(C, half_h);
+      residual_norm_forward({x32.data(), {R, C}}, {plain.data(), {R, C}}, means32, rstd32.data(),
+                            {stream.data(), {R, C}}, branch.f({R, C}), gain.data(), bias, 1e-5F, dropout,
+                            kind);
+      CAPTURE(C, half_h, layer);
       CHECK(same(x, x32));
       CHECK(same(mean, mean32));
       if (half_h) {
@@ -157,10 +162,10 @@ TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
                          db = poison(C), db32 = db, scratch(residual_norm_backward_scratch(R, C));
       residual_norm_backward({{ds.data(), {R, C}}, 0}, {dbranch.h({R, C}), 0}, {{dg.data(), {C}}, 0},
                              {{db.data(), {C}}, 0}, {dx.data(), {R, C}}, half_h ? dh.h({R, C}) : dh.f({R, C}),
-                             {x.data(), {R, C}}, mean.data(), rstd.data(), gain.data(), dropout, scratch);
+                             {x.data(), {R, C}}, means, rstd.data(), gain.data(), dropout, scratch, kind);
       residual_norm_backward({{ds32.data(), {R, C}}, 0}, {dbranch.f({R, C}), 0}, {{dg32.data(), {C}}, 0},
                              {{db32.data(), {C}}, 0}, {dx.data(), {R, C}}, dh.f({R, C}), {x.data(), {R, C}},
-                             mean.data(), rstd.data(), gain.data(), dropout, scratch);
+                             means, rstd.data(), gain.data(), dropout, scratch, kind);
       CHECK(same(ds, ds32));
       CHECK(same(dg, dg32));
       CHECK(same(db, db32));

@@ -47,6 +47,8 @@ std::vector<Case> cases(std::int64_t d_model) {
       {"no bias", small(d_model, 1, NormPlacement::pre, PositionKind::none, Activation::gelu_erf, false),
        0.2F}};
   all[2].config.bias = false;
+  all.push_back({"rmsnorm", all[0].config, 0});
+  all.back().config.norm = NormKind::rmsnorm;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {
     all.push_back(all[i]);

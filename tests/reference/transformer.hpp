@@ -87,8 +87,9 @@ class Decoder {
   }
 
   ResidualNorm<X> norm(const std::string& path, const Rows& stream, const Rows& branch) const {
-    return residual_norm(stream, branch, p(path + ".weight"), bias(path), c_.norm_eps,
-                         dropout(path, c_.dropout, batch_.length));
+    const bool has_bias = c_.norm == NormKind::layernorm;
+    return residual_norm(stream, branch, p(path + ".weight"), has_bias ? bias(path) : Rows(), c_.norm_eps,
+                         dropout(path, c_.dropout, batch_.length), c_.norm);
   }
 
   Rows attend(const std::string& path, const Rows& x) const {

@@ -12,6 +12,7 @@
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/attention.hpp"
 #include "quern/kernels/embedding.hpp"
+#include "quern/kernels/norm.hpp"
 
 namespace quern {
 
@@ -45,13 +46,13 @@ Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const Attenti
 
 struct ResidualNorm {
   Var stream;  // stream + dropout(branch)
-  Var normed;  // LayerNorm(stream) * gain + bias
+  Var normed;  // the stream's rows, normalised
 };
 
-/// Residual addition, dropout and LayerNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch` may be
-/// none: then `stream` comes back as it is. The normalised rows are of `type`, the stream is f32. Consumes
-/// the branch.
-ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps,
+/// Residual addition, dropout and LayerNorm or RMSNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch`
+/// may be none: then `stream` comes back as it is. The normalised rows are of `type`, the stream is f32.
+/// Consumes the branch.
+ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, NormKind kind, Var gain, Var bias, float eps,
                            DropoutSite dropout, Type type = Type::f32);
 
 /// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. One operation:

@@ -10,7 +10,6 @@
 namespace quern {
 
 enum class Architecture { decoder };
-enum class NormKind { layernorm };
 enum class NormPlacement { pre, post };
 enum class PositionKind { learned, sinusoidal, none };
 enum class InitKind { gpt2, xavier };
@@ -23,7 +22,8 @@ constexpr auto enum_names(Activation) {
       {{Activation::gelu, "gelu"}, {Activation::gelu_erf, "gelu_erf"}, {Activation::relu, "relu"}});
 }
 constexpr auto enum_names(NormKind) {
-  return std::to_array<EnumName<NormKind>>({{NormKind::layernorm, "layernorm"}});
+  return std::to_array<EnumName<NormKind>>(
+      {{NormKind::layernorm, "layernorm"}, {NormKind::rmsnorm, "rmsnorm"}});
 }
 constexpr auto enum_names(NormPlacement) {
   return std::to_array<EnumName<NormPlacement>>({{NormPlacement::pre, "pre"}, {NormPlacement::post, "post"}});
@@ -68,11 +68,11 @@ struct ModelConfig {
     f("dropout", dropout, half_open(0, 1),
       "Share of activations dropped after the embedding and after each attention and feed-forward.");
     f("attention_dropout", attention_dropout, half_open(0, 1), "Share of attention weights dropped.");
-    f("bias", bias, "Biases in the linear layers and norms.");
+    f("bias", bias, "Biases in the linear layers and in layernorm; rmsnorm has none.");
     f("tie_embeddings", tie_embeddings, "The output projection is the token embedding, transposed.");
     f("activation", activation,
       "The feed-forward's nonlinearity; gelu is the tanh form, gelu_erf the exact one.");
-    f("norm", norm, "Normalisation of the residual stream.");
+    f("norm", norm, "Normalisation of the residual stream; rmsnorm divides by the root mean square alone.");
     f("norm_placement", norm_placement,
       "pre: before each sublayer; post: after the addition, as in the 2017 paper.");
     f("norm_eps", norm_eps, above(0), "Added to the variance before the square root.");
