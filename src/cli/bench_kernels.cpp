@@ -120,11 +120,20 @@ void activation_rows(Bench& b) {
                dy = b.tensor({Bench::R, Bench::F});
   for (const auto& [name, kind] :
        {std::pair("gelu", Activation::gelu), std::pair("gelu_erf", Activation::gelu_erf),
-        std::pair("relu", Activation::relu)}) {
+        std::pair("relu", Activation::relu), std::pair("relu2", Activation::relu2),
+        std::pair("silu", Activation::silu)}) {
     b.memory((std::string(name) + "_forward").c_str(), 2, Bench::F,
              [&] { activation_forward(y, pre, kind); });
     b.memory((std::string(name) + "_backward").c_str(), 4, Bench::F,
              [&] { activation_backward(dy, y, dy, pre, kind); });
+  }
+  const Tensor both = b.tensor({Bench::R, 2 * Bench::F}), dboth = b.tensor({Bench::R, 2 * Bench::F});
+  for (const auto& [name, kind] :
+       {std::pair("swiglu", Activation::swiglu), std::pair("geglu", Activation::geglu)}) {
+    b.memory((std::string(name) + "_forward").c_str(), 3, Bench::F,
+             [&] { activation_forward(y, both, kind); });
+    b.memory((std::string(name) + "_backward").c_str(), 6, Bench::F,
+             [&] { activation_backward(dboth, y, dy, both, kind); });
   }
 }
 

@@ -35,15 +35,17 @@ struct NormBackward {
   DropoutKey dropout;
 };
 
-enum class Function : int { gelu, gelu_erf, relu, exp, tanh, erf, erfc };
+enum class Function : int { gelu, gelu_erf, relu, relu2, silu, exp, tanh, erf, erfc };
 
+/// y = f(x) * by
 struct Map {
-  Rows y, x;  // one type
+  Rows y, x, by;  // one type; by may be none: 1
   Function function;
 };
 
+/// dx = dy * by * f'(x), dby = dy * f(x), y = f(x) * by
 struct MapBackward {
-  Rows dx, y, dy, x;  // one type; y may be none
+  Rows dx, dby, y, dy, x, by;  // one type; y may be none, by and dby both
   Function function;
 };
 

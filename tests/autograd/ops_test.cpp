@@ -88,21 +88,22 @@ TEST_CASE("linear's gradients by dual numbers, with and without bias") {
 }
 
 TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with and without biases") {
-  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu})
+  for (const Activation activation :
+       {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::relu2, Activation::silu,
+        Activation::swiglu, Activation::geglu})
     for (const bool bias : {false, true}) {
       CAPTURE(static_cast<int>(activation), bias);
-      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(9 * 4, 2),
-                             bias ? normal(9, 3) : std::vector<float>{}, normal(4 * 9, 4),
+      const std::int64_t up = is_gated(activation) ? 18 : 9;
+      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(up * 4, 2),
+                             bias ? normal(up, 3) : std::vector<float>{}, normal(4 * 9, 4),
                              bias ? normal(4, 5) : std::vector<float>{}};
       check_gradients(
-          inputs, {{2, 3, 4}, {9, 4}, {9}, {4, 9}, {4}},
+          inputs, {{2, 3, 4}, {up, 4}, {up}, {4, 9}, {4}},
           [activation](Tape& t, const std::vector<Var>& v) {
             return feed_forward(t, v[0], v[1], v[2], v[3], v[4], activation);
           },
           [activation](const std::vector<Numbers<Dual>>& v) {
-            auto hidden = affine(v[0], v[1], v[2], 4);
-            for (Dual& h : hidden) h = reference::activation(h, activation);
-            return affine(hidden, v[3], v[4], 9);
+            return affine(hidden(affine(v[0], v[1], v[2], 4), 9, activation), v[3], v[4], 9);
           });
     }
 }

@@ -175,7 +175,8 @@ TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
 
 TEST_CASE("activations and column sums of bf16", "[bf16]") {
   for (const std::int64_t C : widths)
-    for (const Activation kind : {Activation::gelu, Activation::gelu_erf, Activation::relu}) {
+    for (const Activation kind :
+         {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::relu2, Activation::silu}) {
       Twin pre(3 * C, 1, 3), y(3 * C), again(3 * C), dy(3 * C, 2), dpre(3 * C);
       activation_forward(y.h({3, C}), pre.h({3, C}), kind);
       activation_forward(y.f({3, C}), pre.f({3, C}), kind);
@@ -189,6 +190,21 @@ TEST_CASE("activations and column sums of bf16", "[bf16]") {
       column_sum({{sum.data(), {C}}, 0}, dy.h({3, C}), scratch);
       column_sum({{sum32.data(), {C}}, 0}, dy.f({3, C}), scratch);
       CHECK(same(sum, sum32));
+    }
+}
+
+TEST_CASE("gated activations of bf16", "[bf16]") {
+  for (const std::int64_t F : widths)
+    for (const Activation kind : {Activation::swiglu, Activation::geglu}) {
+      Twin pre(3 * 2 * F, 1, 3), y(3 * F), again(3 * F), dy(3 * F, 2), dpre(3 * 2 * F);
+      activation_forward(y.h({3, F}), pre.h({3, 2 * F}), kind);
+      activation_forward(y.f({3, F}), pre.f({3, 2 * F}), kind);
+      activation_backward(dpre.h({3, 2 * F}), again.h({3, F}), dy.h({3, F}), pre.h({3, 2 * F}), kind);
+      activation_backward(dpre.f({3, 2 * F}), again.f({3, F}), dy.f({3, F}), pre.f({3, 2 * F}), kind);
+      CAPTURE(F, static_cast<int>(kind));
+      CHECK(y.rounded());
+      CHECK(again.rounded());
+      CHECK(dpre.rounded());
     }
 }
 

@@ -49,6 +49,9 @@ std::vector<Case> cases(std::int64_t d_model) {
   all[2].config.bias = false;
   all.push_back({"rmsnorm", all[0].config, 0});
   all.back().config.norm = NormKind::rmsnorm;
+  all.back().config.activation = Activation::relu2;
+  all.push_back({"swiglu", all[2].config, 0});
+  all.back().config.activation = Activation::swiglu;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {
     all.push_back(all[i]);

@@ -107,9 +107,9 @@ class Decoder {
   }
 
   Rows feed_forward(const std::string& path, const Rows& x) const {
-    Rows hidden = product(x, p(path + ".up.weight"), bias(path + ".up"));
-    for (X& h : hidden) h = activation(h, c_.activation);
-    return product(hidden, p(path + ".down.weight"), bias(path + ".down"));
+    const Rows pre = product(x, p(path + ".up.weight"), bias(path + ".up"));
+    const std::size_t width = pre.size() / batch_.rows() / (is_gated(c_.activation) ? 2 : 1);
+    return product(hidden(pre, width, c_.activation), p(path + ".down.weight"), bias(path + ".down"));
   }
 
   /// x Wᵀ + b

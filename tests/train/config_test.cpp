@@ -274,6 +274,8 @@ TEST_CASE("zeros that the config settles") {
   config.run.max_steps = 20;
   CHECK(resolved(config).schedule.decay_steps == 10);
   CHECK(resolved(make({"model.d_ff=5"})).model.d_ff == 5);
+  CHECK(resolved(make({"model.activation=swiglu"})).model.d_ff == 344);  // 8/3 * 128 = 341.3
+  CHECK(resolved(make({"model.activation=geglu", "model.d_model=48"})).model.d_ff == 128);
 }
 
 TEST_CASE("vocabulary against tokenizer") {

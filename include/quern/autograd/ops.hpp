@@ -55,8 +55,9 @@ struct ResidualNorm {
 ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, NormKind kind, Var gain, Var bias, float eps,
                            DropoutSite dropout, Type type = Type::f32);
 
-/// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. One operation:
-/// saves the pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
+/// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. A gated activation
+/// takes w1 (2F,C), b1 (2F): the rows of the gate, then those of the value. One operation: saves the
+/// pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation);
 
 /// What a batch's targets cost, as sums in nats over the targets that count.

@@ -18,8 +18,13 @@ constexpr auto enum_names(Architecture) {
   return std::to_array<EnumName<Architecture>>({{Architecture::decoder, "decoder"}});
 }
 constexpr auto enum_names(Activation) {
-  return std::to_array<EnumName<Activation>>(
-      {{Activation::gelu, "gelu"}, {Activation::gelu_erf, "gelu_erf"}, {Activation::relu, "relu"}});
+  return std::to_array<EnumName<Activation>>({{Activation::gelu, "gelu"},
+                                              {Activation::gelu_erf, "gelu_erf"},
+                                              {Activation::relu, "relu"},
+                                              {Activation::relu2, "relu2"},
+                                              {Activation::silu, "silu"},
+                                              {Activation::swiglu, "swiglu"},
+                                              {Activation::geglu, "geglu"}});
 }
 constexpr auto enum_names(NormKind) {
   return std::to_array<EnumName<NormKind>>(
@@ -61,7 +66,9 @@ struct ModelConfig {
     f("d_model", d_model, between(1, 65536), "Width of the residual stream.");
     f("n_layers", n_layers, between(1, 1024), "Number of blocks.");
     f("n_heads", n_heads, between(1, 65536), "Attention heads; must divide d_model.");
-    f("d_ff", d_ff, between(0, 1048576), "Width of the feed-forward's hidden layer; 0 means 4 * d_model.");
+    f("d_ff", d_ff, between(0, 1048576),
+      "Width of the feed-forward's hidden layer; 0 means 4 * d_model, and for swiglu and geglu, which have a "
+      "third matrix, 8/3 * d_model rounded up to a multiple of 8.");
     f("vocab_size", vocab_size, between(0, 16777216),
       "Tokens the model knows; 0 means the tokenizer's number.");
     f("context_length", context_length, between(1, 1048576), "Tokens of one training window.");
@@ -71,7 +78,8 @@ struct ModelConfig {
     f("bias", bias, "Biases in the linear layers and in layernorm; rmsnorm has none.");
     f("tie_embeddings", tie_embeddings, "The output projection is the token embedding, transposed.");
     f("activation", activation,
-      "The feed-forward's nonlinearity; gelu is the tanh form, gelu_erf the exact one.");
+      "The feed-forward's nonlinearity; gelu is the tanh form, gelu_erf the exact one, relu2 relu squared; "
+      "swiglu and geglu gate one product by silu or gelu of another.");
     f("norm", norm, "Normalisation of the residual stream; rmsnorm divides by the root mean square alone.");
     f("norm_placement", norm_placement,
       "pre: before each sublayer; post: after the addition, as in the 2017 paper.");
@@ -81,5 +89,11 @@ struct ModelConfig {
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
   }
 };
+
+/// The hidden width of the feed-forward: d_ff, or what 0 means.
+inline std::int64_t hidden_width(const ModelConfig& config) {
+  if (config.d_ff != 0) return config.d_ff;
+  return is_gated(config.activation) ? (config.d_model + 2) / 3 * 8 : 4 * config.d_model;
+}
 
 }  // namespace quern

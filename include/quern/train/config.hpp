@@ -158,7 +158,7 @@ Config load_config(const std::vector<std::string>& files, const std::vector<std:
 /// done it.
 void validate(const Config& config);
 
-/// The config with the zeros that the config alone can settle filled in: model.d_ff (4 d_model) and
+/// The config with the zeros that the config alone can settle filled in: model.d_ff (see hidden_width) and
 /// schedule.decay_steps (run.max_steps). Called once when a run is created; resolved(resolved(c)) equals
 /// resolved(c).
 Config resolved(Config config);
