@@ -23,8 +23,8 @@ Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const Attenti
   const AttentionOptions options{scale, mask, tape.dropout(dropout.site, dropout.rate, 1)};
   const Var out = tape.make({B, T, C}, q.shape().type);  // (B,T,C)
   float* lse = tape.statistics(B * heads * T);           // (B,H,T)
-  const auto split = [heads](Var x) { return x.value().split_last(heads); };
-  attention_forward(split(out), lse, split(q), split(k), split(v), options);
+  const auto split = [heads](const Tensor& x) { return x.split_last(heads); };
+  attention_forward(split(out.value()), lse, split(q.value()), split(k.value()), split(v.value()), options);
   tape.record("attention", {q, k, v}, {out},
               [q = tape.keep(q), k = tape.keep(k), v = tape.keep(v), out = tape.keep(out), lse, heads,
                options, split](Tape& t) {
@@ -32,8 +32,8 @@ Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const Attenti
                            dv = by_head(t.sink(v), heads);
                 const Scratch scratch(
                     t, attention_backward_scratch(q.dim(0), q.dim(1), k.dim(1), heads, q.dim(2) / heads));
-                attention_backward(dq, dk, dv, t.grad(out).split_last(heads), split(out), lse, split(q),
-                                   split(k), split(v), options, scratch.span());
+                attention_backward(dq, dk, dv, split(t.grad(out)), split(out.value()), lse, split(t.value(q)),
+                                   split(t.value(k)), split(v.value()), options, scratch.span());
               });
   return out;
 }

@@ -16,6 +16,7 @@
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
+#include "quern/kernels/rotary.hpp"
 
 namespace quern::cli {
 
@@ -156,6 +157,24 @@ void attention_rows(Bench& b) {
   });
 }
 
+void rotary_rows(Bench& b) {
+  constexpr auto B = Bench::B, T = Bench::T, H = Bench::H, C = Bench::C, R = Bench::R;
+  const Tensor x = b.tensor({B, T, C}), y = b.tensor({B, T, C}), dx = b.tensor({B, T, C}),
+               turns = b.tensor({T, C / H}), dgain = b.tensor({C / H});
+  float *gain = b.buffer(C / H), *rstd = b.buffer(R * H);
+  const auto n = rotary_backward_scratch(R, C, C / H);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  b.memory("rotary_forward", 2, C, [&] { rotary_forward(y, x, turns, nullptr, nullptr, 0, H); });
+  b.memory("rotary_backward", 2, C, [&] {
+    rotary_backward({dx, 0}, {}, y, {}, turns, nullptr, nullptr, H, {});
+  });
+  b.memory("rotary_forward, QK-norm", 2, C, [&] { rotary_forward(y, x, turns, gain, rstd, 1e-5F, H); });
+  b.memory("rotary_backward, QK-norm", 3, C, [&] {
+    rotary_backward({dx, 0}, {dgain, 0}, y, x, turns, gain, rstd, H, scratch);
+  });
+  b.memory("rotary_table", 1.0 / Bench::B / H, C, [&] { rotary_table(turns, 0, 10000); });
+}
+
 void linear_rows(Bench& b) {
   constexpr auto R = Bench::R, C = Bench::C, F = Bench::F;
   const Tensor x = b.tensor({R, C}), w = b.tensor({F, C}), y = b.tensor({R, F}), dx = b.tensor({R, C}),
@@ -211,6 +230,7 @@ std::string kernel_table() {
   b.text = head;
   linear_rows(b);
   attention_rows(b);
+  rotary_rows(b);
   norm_rows(b);
   activation_rows(b);
   table_rows(b);

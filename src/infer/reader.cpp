@@ -24,7 +24,7 @@ Reader::Reader(const Transformer& model)
     : model_(model), cache_(make_cache(model, model.config().context_length)) {}
 
 std::optional<std::int64_t> Reader::limit() const {
-  if (model_.config().position == PositionKind::none) return std::nullopt;
+  if (!has_table(model_.config().position)) return std::nullopt;
   return model_.config().context_length;
 }
 

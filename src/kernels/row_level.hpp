@@ -49,6 +49,22 @@ struct MapBackward {
   Function function;
 };
 
+struct Rotary {
+  Rows y, x;           // (R,H*D), one type; in backward y is dy, and x may be none
+  const float* table;  // (T,D): cosines, then sines; null: no rotation
+  const float* gain;   // (D); null: no norm
+  float* rstd;         // (R,H)
+  float eps;
+  int64_t length, heads, width;  // T, H, D
+};
+
+struct RotaryBackward {
+  Rotary forward;
+  Rows dx;  // none: not wanted
+  float beta;
+  float* sums;  // dgain of the rows [begin, end): (D), set to zero by the caller; may be null
+};
+
 struct Loss {
   Rows logits;             // (R,V)
   const int32_t* targets;  // (R), negative: ignored
@@ -143,6 +159,8 @@ struct Convert {
   X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
   X(map, (const Map& a, int64_t begin, int64_t end))                              \
   X(map_backward, (const MapBackward& a, int64_t begin, int64_t end))             \
+  X(rotary_forward, (const Rotary& a, int64_t begin, int64_t end))                \
+  X(rotary_backward, (const RotaryBackward& a, int64_t begin, int64_t end))       \
   X(loss, (const Loss& a, int64_t begin, int64_t end))                            \
   X(embedding_forward, (const Embedding& a, int64_t begin, int64_t end))          \
   X(embedding_backward, (const EmbeddingBackward& a, int64_t begin, int64_t end)) \

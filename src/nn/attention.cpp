@@ -33,15 +33,24 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& co
     : heads(config.n_heads),
       qkv(scope / "qkv", config.d_model, 3 * config.d_model, config.bias,
           projection_init(config, config.d_model, config.d_model)),
+      q_gain(config.qk_norm ? (scope / "q_norm").vector("weight", config.d_model / config.n_heads, 1)
+                            : nullptr),
+      k_gain(config.qk_norm ? (scope / "k_norm").vector("weight", config.d_model / config.n_heads, 1)
+                            : nullptr),
+      eps(static_cast<float>(config.norm_eps)),
       out(scope / "out", config.d_model, config.d_model, config.bias,
           residual_init(config, config.d_model, config.d_model)),
       dropout{scope.site(), config.attention_dropout} {}
 
-Var MultiHeadAttention::operator()(Tape& tape, Var x, LayerCache* cache) const {
+Var MultiHeadAttention::placed(Tape& tape, Var x, Var rotations, Parameter* gain) const {
+  return rotations || gain != nullptr ? rotary(tape, x, heads, rotations, var(gain), eps) : x;
+}
+
+Var MultiHeadAttention::operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
   const std::int64_t C = x.dim(2), T = x.dim(1);
   const Var packed = qkv(tape, x);  // (B,T,3C)
-  const Var q = tape.columns(packed, 0, C);
-  Var k = tape.columns(packed, C, C), v = tape.columns(packed, 2 * C, C);
+  const Var q = placed(tape, tape.columns(packed, 0, C), rotations, q_gain);
+  Var k = placed(tape, tape.columns(packed, C, C), rotations, k_gain), v = tape.columns(packed, 2 * C, C);
   AttentionMask mask;
   if (cache != nullptr) {
     QUERN_CHECK(cache->length + T <= cache->keys.dim[1] && cache->keys.dim[0] == x.dim(0), cache->length, T);
@@ -52,7 +61,10 @@ Var MultiHeadAttention::operator()(Tape& tape, Var x, LayerCache* cache) const {
     k = tape.leaf(prefix(cache->keys, cache->length));
     v = tape.leaf(prefix(cache->values, cache->length));
   }
-  return out(tape, attention(tape, q, k, v, heads, mask, dropout));
+  const Var attended = attention(tape, q, k, v, heads, mask, dropout);
+  tape.consume(q);
+  tape.consume(k);
+  return out(tape, attended);
 }
 
 }  // namespace quern

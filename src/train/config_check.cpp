@@ -39,6 +39,11 @@ class Checks {
     if (m.position == PositionKind::sinusoidal && m.d_model % 2 != 0)
       add({"model.d_model", "model.position"},
           std::to_string(m.d_model) + " is odd, and sinusoidal positions pair a sine with a cosine");
+    if (m.position == PositionKind::rope && m.d_model % m.n_heads == 0 && m.d_model / m.n_heads % 2 != 0)
+      add({"model.d_model", "model.n_heads", "model.position"},
+          std::to_string(m.d_model) + " over " + std::to_string(m.n_heads) + " heads makes a head size of " +
+              std::to_string(m.d_model / m.n_heads) + ", which is odd, and rope turns pairs of numbers",
+          "an even d_model / n_heads");
     if (data.eval_stride > m.context_length)
       add({"data.eval_stride", "model.context_length"},
           std::to_string(data.eval_stride) + " is more than model.context_length (" +

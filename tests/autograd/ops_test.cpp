@@ -7,6 +7,7 @@
 #include "reference/activation.hpp"
 #include "reference/check.hpp"
 #include "reference/dual.hpp"
+#include "reference/rotary.hpp"
 
 using namespace quern;
 using namespace quern::reference;
@@ -106,6 +107,28 @@ TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with a
             return affine(hidden(affine(v[0], v[1], v[2], 4), 9, activation), v[3], v[4], 9);
           });
     }
+}
+
+TEST_CASE(
+    "rotary's gradients by dual numbers, on columns of a projection, made again after it was consumed") {
+  for (const bool norm : {false, true}) {
+    CAPTURE(norm);
+    const Inputs inputs = {normal(2 * 3 * 5, 1), normal(8 * 5, 2), norm ? normal(4, 3) : std::vector<float>{},
+                           normal(2 * 8, 4)};
+    check_gradients(
+        inputs, {{2, 3, 5}, {8, 5}, {4}, {2, 8}},
+        [](Tape& t, const std::vector<Var>& v) {
+          const Var packed = linear(t, v[0], v[1], Var());
+          const Var y = rotary(t, t.columns(packed, 0, 8), 2, rotary_positions(t, 7, 3, 4, 100), v[2], 0.1F);
+          const Var z = linear(t, y, v[3], Var());
+          t.consume(y);
+          return z;
+        },
+        [](const std::vector<Numbers<Dual>>& v) {
+          return affine(reference::rotary(affine(v[0], v[1], {}, 5), v[2], 4, 2, 3, 7, 100, double(0.1F)),
+                        v[3], {}, 8);
+        });
+  }
 }
 
 TEST_CASE("a branch that joins the stream: one tensor read by two operations sums both gradients") {

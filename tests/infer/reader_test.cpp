@@ -37,8 +37,11 @@ TEST_CASE("cached logits equal the full forward, however the text is cut") {
   const std::vector<std::vector<std::int64_t>> cuts = {
       {12}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {5, 7}, {7, 1, 4}, {1, 11}, {11, 1}, {2, 3, 1, 6}};
   for (const auto placement : {NormPlacement::pre, NormPlacement::post})
-    for (const auto position : {PositionKind::learned, PositionKind::sinusoidal, PositionKind::none}) {
-      const auto model = random_model(small_config(placement, position, V, T));
+    for (const auto position :
+         {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rope, PositionKind::none}) {
+      ModelConfig config = small_config(placement, position, V, T);
+      config.qk_norm = placement == NormPlacement::post;
+      const auto model = random_model(config);
       const Ids ids = some_ids(T, V);
       const auto full = logits_of(*model, ids, nullptr);  // (T,V)
       for (const auto& lengths : cuts) {
@@ -68,11 +71,11 @@ TEST_CASE("the last logits of every prefix are a row of the full forward") {
   }
 }
 
-TEST_CASE("a long text is read in parts; without positions the cache grows") {
+TEST_CASE("a long text is read in parts; without a table of positions the cache grows") {
   constexpr std::int64_t T = 700, V = 11;
   const Ids ids = some_ids(T, V);
-  for (const auto position : {PositionKind::learned, PositionKind::none}) {
-    const bool grows = position == PositionKind::none;
+  for (const auto position : {PositionKind::learned, PositionKind::rope, PositionKind::none}) {
+    const bool grows = position != PositionKind::learned;
     const auto model = random_model(small_config(NormPlacement::pre, position, V, grows ? 8 : T));
     const auto full = logits_of(*model, ids, nullptr);
     Reader reader(*model);

@@ -12,6 +12,7 @@
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
+#include "quern/kernels/rotary.hpp"
 #include "reference/check.hpp"
 #include "reference/oracle.hpp"
 
@@ -205,6 +206,31 @@ TEST_CASE("gated activations of bf16", "[bf16]") {
       CHECK(y.rounded());
       CHECK(again.rounded());
       CHECK(dpre.rounded());
+    }
+}
+
+TEST_CASE("turned and normalised heads of bf16", "[bf16]") {
+  const std::int64_t T = 3, H = 2;
+  for (const std::int64_t D : {2, 20, 64})
+    for (const bool norm : {false, true}) {
+      Twin x(T * H * D, 1), y(T * H * D), dy(T * H * D, 2), dx(T * H * D);
+      std::vector<float> table(static_cast<std::size_t>(T * D)), gains = normal(D, 3), stds = poison(T * H);
+      const Tensor turns(table.data(), {T, D});
+      rotary_table(turns, 5, 10000);
+      const float* gain = norm ? gains.data() : nullptr;
+      float* rstd = norm ? stds.data() : nullptr;
+      const auto shape = {std::int64_t{1}, T, H * D};
+      rotary_forward(y.h(shape), x.h(shape), turns, gain, rstd, 1e-5F, H);
+      rotary_forward(y.f(shape), x.f(shape), turns, gain, rstd, 1e-5F, H);
+      CAPTURE(D, norm);
+      CHECK(y.rounded());
+      std::vector<float> dgain = poison(D), dgain32 = dgain, scratch(rotary_backward_scratch(T, H * D, D));
+      const auto sink = [&](std::vector<float>& to) { return norm ? Sink{{to.data(), {D}}, 0} : Sink(); };
+      rotary_backward({dx.h(shape), 0}, sink(dgain), dy.h(shape), x.h(shape), turns, gain, rstd, H, scratch);
+      rotary_backward({dx.f(shape), 0}, sink(dgain32), dy.f(shape), x.f(shape), turns, gain, rstd, H,
+                      scratch);
+      CHECK(dx.rounded());
+      CHECK(same(dgain, dgain32));
     }
 }
 

@@ -50,8 +50,14 @@ std::vector<Case> cases(std::int64_t d_model) {
   all.push_back({"rmsnorm", all[0].config, 0});
   all.back().config.norm = NormKind::rmsnorm;
   all.back().config.activation = Activation::relu2;
-  all.push_back({"swiglu", all[2].config, 0});
+  all.push_back({"llama", all[2].config, 0});
   all.back().config.activation = Activation::swiglu;
+  all.back().config.norm = NormKind::rmsnorm;
+  all.back().config.position = PositionKind::rope;
+  all.back().config.rope_theta = 100;
+  all.push_back({"qk norm", all[0].config, 0});
+  all.back().config.qk_norm = true;
+  all.back().config.position = PositionKind::rope;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {
     all.push_back(all[i]);

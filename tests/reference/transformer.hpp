@@ -14,6 +14,7 @@
 #include "reference/embedding.hpp"
 #include "reference/loss.hpp"
 #include "reference/norm.hpp"
+#include "reference/rotary.hpp"
 
 namespace quern::reference {
 
@@ -98,6 +99,12 @@ class Decoder {
     Rows part[3];
     for (std::size_t i = 0; i < packed.size(); ++i)
       part[i / static_cast<std::size_t>(c_.d_model) % 3].push_back(packed[i]);
+    for (const int i : {0, 1}) {
+      const std::string name = path + (i == 0 ? ".q_norm.weight" : ".k_norm.weight");
+      part[i] = rotary(part[i], c_.qk_norm ? p(name) : Rows(), static_cast<std::size_t>(D),
+                       static_cast<std::size_t>(H), static_cast<std::size_t>(batch_.length), 0,
+                       c_.position == PositionKind::rope ? c_.rope_theta : 0, c_.norm_eps);
+    }
     AttentionOptions options;
     options.scale = 1 / std::sqrt(static_cast<float>(D));
     options.dropout = dropout(path, c_.attention_dropout, 1);

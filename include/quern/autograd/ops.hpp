@@ -44,6 +44,16 @@ Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::null
 Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask,
               DropoutSite dropout);
 
+/// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
+Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,
+                     double theta);
+
+/// The heads of a query or key projection, normalised by their root mean square when there is a `gain` (D),
+/// and turned by rotary positions when there is a `table` (T,D) (Su et al. 2021, 2104.09864). At least one of
+/// both. x (B,T,C), which may be columns of the packed projection. kernels/rotary.hpp. Saves one number a
+/// head; the result is made again in backward when it was consumed.
+Var rotary(Tape& tape, Var x, std::int64_t heads, Var table, Var gain, float eps);
+
 struct ResidualNorm {
   Var stream;  // stream + dropout(branch)
   Var normed;  // the stream's rows, normalised

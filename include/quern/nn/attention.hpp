@@ -12,18 +12,24 @@ struct LayerCache {
 };
 
 /// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are
-/// columns of it.
+/// columns of it. Queries and keys may be normalised (QK-norm) and turned by their positions (RoPE).
 struct MultiHeadAttention {
   std::int64_t heads;
-  Linear qkv;           // (3C,C): the rows of q, then k, then v
-  Linear out;           // (C,C)
-  DropoutSite dropout;  // of the attention weights
+  Linear qkv;                  // (3C,C): the rows of q, then k, then v
+  Parameter *q_gain, *k_gain;  // (D) of the QK-norm, or absent
+  float eps;                   // of the QK-norm
+  Linear out;                  // (C,C)
+  DropoutSite dropout;         // of the attention weights
 
   MultiHeadAttention(const Scope& scope, const ModelConfig& config);
 
-  /// x (B,T,C) -> (B,T,C), causal. With a cache, x continues the tokens it holds and is appended to it; the
-  /// same kernel runs.
-  Var operator()(Tape& tape, Var x, LayerCache* cache) const;
+  /// x (B,T,C) -> (B,T,C), causal. `rotations` are those of x's positions (T,D), or none. With a cache, x
+  /// continues the tokens it holds and is appended to it; the same kernel runs.
+  Var operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const;
+
+ private:
+  /// Queries or keys as attention takes them.
+  Var placed(Tape& tape, Var x, Var rotations, Parameter* gain) const;
 };
 
 }  // namespace quern

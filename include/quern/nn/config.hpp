@@ -11,7 +11,7 @@ namespace quern {
 
 enum class Architecture { decoder };
 enum class NormPlacement { pre, post };
-enum class PositionKind { learned, sinusoidal, none };
+enum class PositionKind { learned, sinusoidal, rope, none };
 enum class InitKind { gpt2, xavier };
 
 constexpr auto enum_names(Architecture) {
@@ -36,6 +36,7 @@ constexpr auto enum_names(NormPlacement) {
 constexpr auto enum_names(PositionKind) {
   return std::to_array<EnumName<PositionKind>>({{PositionKind::learned, "learned"},
                                                 {PositionKind::sinusoidal, "sinusoidal"},
+                                                {PositionKind::rope, "rope"},
                                                 {PositionKind::none, "none"}});
 }
 constexpr auto enum_names(InitKind) {
@@ -59,6 +60,8 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::pre;
   double norm_eps = 1e-5;
   PositionKind position = PositionKind::learned;
+  double rope_theta = 10000;
+  bool qk_norm = false;
   InitKind init = InitKind::gpt2;
 
   void fields(FieldList& f) {
@@ -84,11 +87,20 @@ struct ModelConfig {
     f("norm_placement", norm_placement,
       "pre: before each sublayer; post: after the addition, as in the 2017 paper.");
     f("norm_eps", norm_eps, above(0), "Added to the variance before the square root.");
-    f("position", position, "How a token knows its place.");
+    f("position", position,
+      "How a token knows its place: a table added to the embedding (learned, sinusoidal; it ends at "
+      "context_length), or turned queries and keys (rope), or not at all.");
+    f("rope_theta", rope_theta, above(0), "The base of rope's wavelengths.");
+    f("qk_norm", qk_norm, "RMSNorm over each head of queries and keys, before rope.");
     f("init", init,
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
   }
 };
+
+/// Whether positions come from a table of context_length rows, so that there is no text beyond it.
+constexpr bool has_table(PositionKind position) {
+  return position == PositionKind::learned || position == PositionKind::sinusoidal;
+}
 
 /// The hidden width of the feed-forward: d_ff, or what 0 means.
 inline std::int64_t hidden_width(const ModelConfig& config) {
