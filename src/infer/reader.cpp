@@ -9,12 +9,10 @@ namespace {
 constexpr std::int64_t part_length = 256;
 
 std::unique_ptr<KVCache> make_cache(const Transformer& model, std::int64_t capacity) {
-  const ModelConfig& config = model.config();
-  return std::make_unique<KVCache>(config.n_layers, 1, capacity, config.d_model,
-                                   model.parameters().compute());
+  return std::make_unique<KVCache>(model.config(), 1, capacity, model.parameters().compute());
 }
 
-void copy_rows(const Tensor& to, const Tensor& from, std::int64_t rows) {  // (1,capacity,C)
+void copy_rows(const Tensor& to, const Tensor& from, std::int64_t rows) {  // (1,capacity,Hkv*D)
   std::memcpy(to.data, from.data, static_cast<std::size_t>(rows * from.stride[1] * size_of(from.type)));
 }
 

@@ -30,7 +30,7 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Atten
   check_view(k, k);
   QUERN_CHECK(k.type == q.type);
   check_view(v, k);
-  QUERN_CHECK(k.dim[0] == q.dim[0] && k.dim[2] == q.dim[2] && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
+  QUERN_CHECK(k.dim[0] == q.dim[0] && q.dim[2] % k.dim[2] == 0 && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
               q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
   QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
   QUERN_CHECK(mask.offset >= 0, mask.offset);
@@ -38,12 +38,14 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Atten
     QUERN_CHECK(mask.lengths[b] >= 0 && mask.lengths[b] <= k.dim[1], b, mask.lengths[b], k.dim[1]);
 }
 
+/// Query head h of sequence b, and the keys that it reads.
 AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                         std::int64_t b, std::int64_t h) {
   const AttentionMask& mask = options.mask;
   const Dropout& drop = options.dropout;
   AttentionHead head;
-  head.q = head_of(q, b, h), head.k = head_of(k, b, h), head.v = head_of(v, b, h);
+  const std::int64_t key_head = h / (q.dim[2] / k.dim[2]);
+  head.q = head_of(q, b, h), head.k = head_of(k, b, key_head), head.v = head_of(v, b, key_head);
   head.half = q.type == Type::bf16;
   head.q_stride = q.stride[1], head.k_stride = k.stride[1], head.v_stride = v.stride[1];
   head.queries = q.dim[1], head.keys = k.dim[1], head.width = q.dim[3];
@@ -97,21 +99,24 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
   if (dq) check_view(dq.to, q);
   if (dk) check_view(dk.to, k);
   if (dv) check_view(dv.to, v);
-  const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
-  QUERN_CHECK(scratch.size() >= attention_backward_scratch(B, T, S, H, D), scratch.size(), B, T, S, H, D);
+  const std::int64_t B = q.dim[0], T = q.dim[1], D = q.dim[3], S = k.dim[1];
+  const std::int64_t H = q.dim[2], key_heads = k.dim[2], group = H / key_heads;
+  QUERN_CHECK(scratch.size() >= attention_backward_scratch(B, T, S, key_heads, D), scratch.size(), B, T, S,
+              key_heads, D);
   const std::int64_t each = kernels::attention_head_scratch(S, padded(D));
   const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
     return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
   };
-  const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(T * S * D * 5, 1);
-  parallel_for(B * H, grain, [&](std::int64_t begin, std::int64_t end) {
-    QUERN_CHECK(omp_get_thread_num() < workers(B, H), omp_get_thread_num());
+  const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(group * T * S * D * 5, 1);
+  parallel_for(B * key_heads, grain, [&](std::int64_t begin, std::int64_t end) {
+    QUERN_CHECK(omp_get_thread_num() < workers(B, key_heads), omp_get_thread_num());
     float* mine = scratch.data() + omp_get_thread_num() * each;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t b = i / H, h = i % H;
-      const AttentionGradient gradient = {head_of(dout, b, h), head_of(out, b, h), lse + i * T,
-                                          dout.stride[1],      out.stride[1],      sink(dq, b, h),
-                                          sink(dk, b, h),      sink(dv, b, h)};
+    for (std::int64_t i = begin * group; i < end * group; ++i) {
+      const std::int64_t b = i / H, h = i % H, key_head = h / group;
+      const AttentionGradient gradient = {head_of(dout, b, h),   head_of(out, b, h),    lse + i * T,
+                                          dout.stride[1],        out.stride[1],         sink(dq, b, h),
+                                          sink(dk, b, key_head), sink(dv, b, key_head), h % group == 0,
+                                          (h + 1) % group == 0};
       kernels::level().attention_backward_head(make_head(q, k, v, options, b, h), gradient, mine);
     }
   });

@@ -41,6 +41,9 @@ struct AttentionGradient {
   const float* lse;
   int64_t dout_stride, out_stride;
   AttentionSink dq, dk, dv;
+  /// Query heads that share a key head come one after the other with the same scratch, which holds the sums
+  /// of dk and dv: the first sets it up, the last writes them.
+  bool first, last;
 };
 
 /// The floats that attention_backward_head needs, for a width rounded up to a multiple of 16.
@@ -50,7 +53,7 @@ constexpr int64_t attention_head_scratch(int64_t keys, int64_t padded_width) {
 
 }  // namespace quern::kernels
 
-// Queries [begin, end), at most a tile of them; one whole head.
+// Queries [begin, end), at most a tile of them; one whole query head.
 #define QUERN_LEVEL_ATTENTION_KERNELS(X)                                                \
   X(attention_forward_tile,                                                             \
     (const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end)) \

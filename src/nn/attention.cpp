@@ -12,7 +12,7 @@ char* at(const Tensor& x, std::int64_t b, std::int64_t t) {
   return static_cast<char*>(x.data) + (b * x.stride[0] + t * x.stride[1]) * size_of(x.type);
 }
 
-/// Rows of (B,T,C) go behind the rows that the cache holds.
+/// Rows of (B,T,K) go behind the rows that the cache holds.
 void append(Tensor cached, std::int64_t held, const Tensor& fresh) {
   QUERN_CHECK(cached.type == fresh.type);
   const auto bytes = static_cast<std::size_t>(fresh.last() * size_of(fresh.type));
@@ -31,26 +31,27 @@ Tensor prefix(Tensor cached, std::int64_t n) {
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config)
     : heads(config.n_heads),
-      qkv(scope / "qkv", config.d_model, 3 * config.d_model, config.bias,
+      key_heads(quern::key_heads(config)),
+      qkv(scope / "qkv", config.d_model, config.d_model + 2 * key_heads * head_width(config), config.bias,
           projection_init(config, config.d_model, config.d_model)),
-      q_gain(config.qk_norm ? (scope / "q_norm").vector("weight", config.d_model / config.n_heads, 1)
-                            : nullptr),
-      k_gain(config.qk_norm ? (scope / "k_norm").vector("weight", config.d_model / config.n_heads, 1)
-                            : nullptr),
+      q_gain(config.qk_norm ? (scope / "q_norm").vector("weight", head_width(config), 1) : nullptr),
+      k_gain(config.qk_norm ? (scope / "k_norm").vector("weight", head_width(config), 1) : nullptr),
       eps(static_cast<float>(config.norm_eps)),
       out(scope / "out", config.d_model, config.d_model, config.bias,
           residual_init(config, config.d_model, config.d_model)),
       dropout{scope.site(), config.attention_dropout} {}
 
-Var MultiHeadAttention::placed(Tape& tape, Var x, Var rotations, Parameter* gain) const {
-  return rotations || gain != nullptr ? rotary(tape, x, heads, rotations, var(gain), eps) : x;
+Var MultiHeadAttention::placed(Tape& tape, Var x, std::int64_t heads_of_x, Var rotations,
+                               Parameter* gain) const {
+  return rotations || gain != nullptr ? rotary(tape, x, heads_of_x, rotations, var(gain), eps) : x;
 }
 
 Var MultiHeadAttention::operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
-  const std::int64_t C = x.dim(2), T = x.dim(1);
-  const Var packed = qkv(tape, x);  // (B,T,3C)
-  const Var q = placed(tape, tape.columns(packed, 0, C), rotations, q_gain);
-  Var k = placed(tape, tape.columns(packed, C, C), rotations, k_gain), v = tape.columns(packed, 2 * C, C);
+  const std::int64_t T = x.dim(1), C = x.dim(2), K = C / heads * key_heads;
+  const Var packed = qkv(tape, x);  // (B,T,C+2K)
+  const Var q = placed(tape, tape.columns(packed, 0, C), heads, rotations, q_gain);
+  Var k = placed(tape, tape.columns(packed, C, K), key_heads, rotations, k_gain);
+  Var v = tape.columns(packed, C + K, K);
   AttentionMask mask;
   if (cache != nullptr) {
     QUERN_CHECK(cache->length + T <= cache->keys.dim[1] && cache->keys.dim[0] == x.dim(0), cache->length, T);
@@ -61,7 +62,7 @@ Var MultiHeadAttention::operator()(Tape& tape, Var x, Var rotations, LayerCache*
     k = tape.leaf(prefix(cache->keys, cache->length));
     v = tape.leaf(prefix(cache->values, cache->length));
   }
-  const Var attended = attention(tape, q, k, v, heads, mask, dropout);
+  const Var attended = attention(tape, q, k, v, heads, key_heads, mask, dropout);
   tape.consume(q);
   tape.consume(k);
   return out(tape, attended);

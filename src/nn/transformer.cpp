@@ -6,7 +6,7 @@ namespace quern {
 
 Stack::Stack(const Scope& scope, const ModelConfig& config)
     : embedding(scope / "embedding", config),
-      rotary_width(config.position == PositionKind::rope ? config.d_model / config.n_heads : 0),
+      rotary_width(config.position == PositionKind::rope ? head_width(config) : 0),
       rope_theta(config.rope_theta) {
   for (std::int64_t i = 0; i < config.n_layers; ++i)
     blocks.emplace_back(scope / "blocks" / std::to_string(i), config);

@@ -21,6 +21,7 @@ void validate(const Config& config) {
 
 Config resolved(Config config) {
   config.model.d_ff = hidden_width(config.model);
+  config.model.n_kv_heads = key_heads(config.model);
   if (config.schedule.decay_steps == 0) config.schedule.decay_steps = config.run.max_steps;
   return config;
 }

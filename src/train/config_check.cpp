@@ -36,6 +36,10 @@ class Checks {
           std::to_string(m.d_model) + " is not divisible by model.n_heads (" + std::to_string(m.n_heads) +
               ")",
           "each head takes d_model / n_heads of the width");
+    if (m.n_kv_heads != 0 && m.n_heads % m.n_kv_heads != 0)
+      add({"model.n_kv_heads", "model.n_heads"},
+          std::to_string(m.n_kv_heads) + " does not divide model.n_heads (" + std::to_string(m.n_heads) + ")",
+          "each head of keys and values serves n_heads / n_kv_heads heads of queries");
     if (m.position == PositionKind::sinusoidal && m.d_model % 2 != 0)
       add({"model.d_model", "model.position"},
           std::to_string(m.d_model) + " is odd, and sinusoidal positions pair a sine with a cosine");

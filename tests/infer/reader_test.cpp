@@ -41,11 +41,12 @@ TEST_CASE("cached logits equal the full forward, however the text is cut") {
          {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rope, PositionKind::none}) {
       ModelConfig config = small_config(placement, position, V, T);
       config.qk_norm = placement == NormPlacement::post;
+      config.n_kv_heads = placement == NormPlacement::pre ? 1 : 0;
       const auto model = random_model(config);
       const Ids ids = some_ids(T, V);
       const auto full = logits_of(*model, ids, nullptr);  // (T,V)
       for (const auto& lengths : cuts) {
-        KVCache cache(2, 1, T, 16, Type::f32);
+        KVCache cache(config, 1, T, Type::f32);
         std::int64_t at = 0;
         for (const std::int64_t n : lengths) {
           const auto part =

@@ -35,11 +35,11 @@ struct Inputs {
 };
 
 /// A (B,rows,H,D) view on part `which` of a (B,rows,parts,H,D) buffer.
-Tensor part_of(float* data, const AttentionShape& n, std::int64_t rows, std::int64_t parts,
+Tensor part_of(float* data, const AttentionShape& n, std::int64_t H, std::int64_t rows, std::int64_t parts,
                std::int64_t which) {
-  Tensor x(data, {n.B, rows, n.H, n.D});
-  x.data = data + which * n.H * n.D;
-  x.stride[1] = parts * n.H * n.D;
+  Tensor x(data, {n.B, rows, H, n.D});
+  x.data = data + which * H * n.D;
+  x.stride[1] = parts * H * n.D;
   x.stride[0] = rows * x.stride[1];
   return x;
 }
@@ -69,10 +69,9 @@ struct Results {
 
 Results run(const Inputs& in, float beta = 0, const std::vector<float>* before = nullptr) {
   const AttentionShape& n = in.n;
-  const std::int64_t H_D = n.H * n.D;
-  std::vector<float> queries = poison(n.B * n.T * 3 * H_D), keys = poison(n.B * n.S * 2 * H_D);
-  const Tensor q = part_of(queries.data(), n, n.T, 3, 1);
-  const Tensor k = part_of(keys.data(), n, n.S, 2, 0), v = part_of(keys.data(), n, n.S, 2, 1);
+  std::vector<float> queries = poison(3 * n.queries()), keys = poison(2 * n.keys());
+  const Tensor q = part_of(queries.data(), n, n.H, n.T, 3, 1);
+  const Tensor k = part_of(keys.data(), n, n.Hkv, n.S, 2, 0), v = part_of(keys.data(), n, n.Hkv, n.S, 2, 1);
   scatter(q, in.q);
   scatter(k, in.k);
   scatter(v, in.v);
@@ -80,23 +79,25 @@ Results run(const Inputs& in, float beta = 0, const std::vector<float>* before =
   const Tensor out_view(out.data(), {n.B, n.T, n.H, n.D}), dout_view(dout.data(), {n.B, n.T, n.H, n.D});
   attention_forward(out_view, lse.data(), q, k, v, in.options);
 
-  std::vector<float> dqueries = poison(n.B * n.T * 3 * H_D), dkeys = poison(n.B * n.S * 2 * H_D);
-  const Sink dq{part_of(dqueries.data(), n, n.T, 3, 1), beta};
-  const Sink dk{part_of(dkeys.data(), n, n.S, 2, 0), beta}, dv{part_of(dkeys.data(), n, n.S, 2, 1), beta};
+  std::vector<float> dqueries = poison(3 * n.queries()), dkeys = poison(2 * n.keys());
+  const Sink dq{part_of(dqueries.data(), n, n.H, n.T, 3, 1), beta};
+  const Sink dk{part_of(dkeys.data(), n, n.Hkv, n.S, 2, 0), beta};
+  const Sink dv{part_of(dkeys.data(), n, n.Hkv, n.S, 2, 1), beta};
   if (before) {
     scatter(dq.to, before[0]);
     scatter(dk.to, before[1]);
     scatter(dv.to, before[2]);
   }
-  std::vector<float> scratch(attention_backward_scratch(n.B, n.T, n.S, n.H, n.D),
+  std::vector<float> scratch(attention_backward_scratch(n.B, n.T, n.S, n.Hkv, n.D),
                              std::numeric_limits<float>::quiet_NaN());
   attention_backward(dq, dk, dv, dout_view, out_view, lse.data(), q, k, v, in.options, scratch);
   return {out, lse, gather(dq.to), gather(dk.to), gather(dv.to)};
 }
 
 void check_against_reference(const Inputs& in) {
-  INFO("B " << in.n.B << " T " << in.n.T << " S " << in.n.S << " H " << in.n.H << " D " << in.n.D
-            << " causal " << in.options.mask.causal << " offset " << in.options.mask.offset);
+  INFO("B " << in.n.B << " T " << in.n.T << " S " << in.n.S << " H " << in.n.H << " over " << in.n.Hkv
+            << " D " << in.n.D << " causal " << in.options.mask.causal << " offset "
+            << in.options.mask.offset);
   const auto q = widen(in.q), k = widen(in.k), v = widen(in.v), dout = widen(in.dout);
   std::vector<double> lse;
   const auto out = attention(in.n, q, k, v, in.options, &lse);
@@ -151,8 +152,19 @@ TEST_CASE("attention with keys before the first query, other lengths than the qu
   }
 }
 
+TEST_CASE("heads of queries share heads of keys and values") {
+  for (const std::int64_t T : {1, 3, 20, 70})
+    for (const std::int64_t key_heads : {1, 2, 3}) {
+      check_against_reference(Inputs({2, T, T, 6, 20, key_heads}));
+      check_against_reference(Inputs({1, T, T + 33, 6, 16, key_heads}, {true, 33, nullptr}));
+    }
+  Inputs in({2, 40, 40, 4, 8, 2});
+  in.options.dropout = Dropout(RandomStream(11, 12, 13), 0.3, 5);
+  check_against_reference(in);
+}
+
 TEST_CASE("the reference's gradient formulas equal dual numbers") {
-  const AttentionShape n{2, 4, 5, 2, 3};
+  const AttentionShape n{2, 4, 5, 4, 3, 2};
   const std::int32_t lengths[] = {5, 2};
   Inputs in(n, {true, 1, lengths});
   in.options.dropout = Dropout(RandomStream(3, 4, 5), 0.25, 7);
@@ -294,7 +306,7 @@ TEST_CASE("decoding one query at a time equals the whole sequence") {
 
 TEST_CASE("attention's bits do not depend on the number of threads") {
   const int threads = thread_count();
-  Inputs in({3, 130, 130, 3, 20});
+  Inputs in({3, 130, 130, 6, 20, 3});
   in.options.dropout = Dropout(RandomStream(5, 6, 7), 0.2, 0);
   set_thread_count(1);
   const Results one = run(in);

@@ -238,17 +238,18 @@ TEST_CASE("attention of bf16, whole tiles and single queries, forward and backwa
   const struct {
     std::int64_t T, S, H, D;
     double rate;
-  } cases[] = {
-      {1, 70, 2, 17, 0}, {3, 3, 1, 64, 0}, {70, 70, 2, 16, 0}, {70, 70, 2, 24, 0.3}, {65, 130, 1, 64, 0}};
+    std::int64_t Hkv = H;
+  } cases[] = {{1, 70, 2, 17, 0},    {3, 3, 1, 64, 0},    {70, 70, 2, 16, 0},
+               {70, 70, 2, 24, 0.3}, {65, 130, 1, 64, 0}, {33, 40, 4, 16, 0, 2}};
   for (const auto& c : cases) {
     const std::int64_t B = 2;
-    Twin q(B * c.T * c.H * c.D, 1), k(B * c.S * c.H * c.D, 2), v(B * c.S * c.H * c.D, 3);
+    Twin q(B * c.T * c.H * c.D, 1), k(B * c.S * c.Hkv * c.D, 2), v(B * c.S * c.Hkv * c.D, 3);
     Twin out(B * c.T * c.H * c.D), dout(B * c.T * c.H * c.D, 4);
     std::vector<float> lse = poison(B * c.H * c.T), lse32 = lse;
     AttentionOptions options{0.3F, {}, {}};
     options.mask.offset = c.S - c.T;
     if (c.rate > 0) options.dropout = Dropout(RandomStream(1, 2, 3), c.rate, 0);
-    const auto shape_q = {B, c.T, c.H, c.D}, shape_k = {B, c.S, c.H, c.D};
+    const auto shape_q = {B, c.T, c.H, c.D}, shape_k = {B, c.S, c.Hkv, c.D};
     attention_forward(out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options);
     attention_forward(out.f(shape_q), lse32.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options);
     CAPTURE(c.T, c.S, c.D);
@@ -260,9 +261,9 @@ TEST_CASE("attention of bf16, whole tiles and single queries, forward and backwa
       const auto sink = [beta](std::int64_t n, std::uint64_t seed) {
         return beta == 0 ? Twin(n) : Twin(n, seed);
       };
-      Twin dq = sink(B * c.T * c.H * c.D, 5), dk = sink(B * c.S * c.H * c.D, 6),
-           dv = sink(B * c.S * c.H * c.D, 7);
-      std::vector<float> scratch(attention_backward_scratch(B, c.T, c.S, c.H, c.D));
+      Twin dq = sink(B * c.T * c.H * c.D, 5), dk = sink(B * c.S * c.Hkv * c.D, 6),
+           dv = sink(B * c.S * c.Hkv * c.D, 7);
+      std::vector<float> scratch(attention_backward_scratch(B, c.T, c.S, c.Hkv, c.D));
       attention_backward({dq.h(shape_q), beta}, {dk.h(shape_k), beta}, {dv.h(shape_k), beta}, dout.h(shape_q),
                          out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options,
                          scratch);

@@ -57,6 +57,7 @@ std::vector<Case> cases(std::int64_t d_model) {
   all.back().config.rope_theta = 100;
   all.push_back({"qk norm", all[0].config, 0});
   all.back().config.qk_norm = true;
+  all.back().config.n_kv_heads = 1;
   all.back().config.position = PositionKind::rope;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {

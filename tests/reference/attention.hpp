@@ -14,14 +14,16 @@ namespace quern::reference {
 
 struct AttentionShape {
   std::int64_t B, T, S, H, D;
+  std::int64_t Hkv = H;  // heads of k and v
 
   std::int64_t queries() const { return B * T * H * D; }
-  std::int64_t keys() const { return B * S * H * D; }
+  std::int64_t keys() const { return B * S * Hkv * D; }
   std::size_t q(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) const {
     return static_cast<std::size_t>(((b * T + t) * H + h) * D + d);
   }
+  /// The key that query head h reads.
   std::size_t k(std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t d) const {
-    return static_cast<std::size_t>(((b * S + s) * H + h) * D + d);
+    return static_cast<std::size_t>(((b * S + s) * Hkv + h / (H / Hkv)) * D + d);
   }
 };
 

@@ -269,6 +269,7 @@ TEST_CASE("the config as given holds what was stated") {
 TEST_CASE("zeros that the config settles") {
   Config config = resolved(make({"model.d_model=64", "run.max_steps=10"}));
   CHECK(config.model.d_ff == 256);
+  CHECK(config.model.n_kv_heads == 4);
   CHECK(config.schedule.decay_steps == 10);
   CHECK(config.model.vocab_size == 0);
   config.run.max_steps = 20;

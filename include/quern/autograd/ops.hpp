@@ -39,10 +39,10 @@ Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, 
 Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::nullopt);
 
 /// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
-/// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,C); all three may be columns of one
-/// packed projection. Saves the output and one logsumexp a row.
-Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask,
-              DropoutSite dropout);
+/// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,key_heads*D), where key_heads divides
+/// heads; all three may be columns of one packed projection. Saves the output and one logsumexp a row.
+Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
+              const AttentionMask& mask, DropoutSite dropout);
 
 /// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
 Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,

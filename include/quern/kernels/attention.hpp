@@ -13,6 +13,10 @@
 //   dq(t,d) = scale sum_s dS(t,s) k(s,d)
 //   dk(s,d) = scale sum_t dS(t,s) q(t,d)
 //
+// q has H heads, k and v have Hkv, which divides H: query head h reads key head h / (H / Hkv), so H / Hkv
+// neighbours share one (grouped-query attention, Ainslie et al. 2023, 2305.13245; multi-query attention with
+// Hkv = 1, Shazeer 2019, 1911.02150), and dk and dv are sums over them too.
+//
 // Scores exist only as tiles. Forward keeps a running maximum and sum (Rabe & Staats 2021, 2112.05682; Dao et
 // al. 2022, 2205.14135, section 3.1) and saves one lse a row; backward makes the tiles again from it (Dao et
 // al., appendix B.4). Memory is O(T). Tiles that the mask hides are never computed.
@@ -62,26 +66,26 @@ struct AttentionOptions {
 void attention_forward(Tensor out,  // (B,T,H,D)
                        float* lse,  // (B,H,T)
                        Tensor q,    // (B,T,H,D)
-                       Tensor k,    // (B,S,H,D)
-                       Tensor v,    // (B,S,H,D)
+                       Tensor k,    // (B,S,Hkv,D)
+                       Tensor v,    // (B,S,Hkv,D)
                        const AttentionOptions& options);
 
 /// The gradients that are wanted (each sink may be empty), from what forward was given and wrote. A query
 /// that sees no key gives none: its dq is 0, and so are dk and dv of a key that nobody sees. Parallel over
-/// (b, h); each task owns its head's dq, dk and dv.
+/// the B * Hkv key heads; each task owns its head's dk and dv and its queries' dq.
 void attention_backward(Sink dq,           // (B,T,H,D)
-                        Sink dk,           // (B,S,H,D)
-                        Sink dv,           // (B,S,H,D)
+                        Sink dk,           // (B,S,Hkv,D)
+                        Sink dv,           // (B,S,Hkv,D)
                         Tensor dout,       // (B,T,H,D)
                         Tensor out,        // (B,T,H,D)
                         const float* lse,  // (B,H,T)
                         Tensor q,          // (B,T,H,D)
-                        Tensor k,          // (B,S,H,D)
-                        Tensor v,          // (B,S,H,D)
+                        Tensor k,          // (B,S,Hkv,D)
+                        Tensor v,          // (B,S,Hkv,D)
                         const AttentionOptions& options, std::span<float> scratch);
 
 /// How many floats attention_backward needs as scratch: O((S + tile) * D) for each thread of thread_count()
-/// now.
+/// now; H counts the key heads.
 std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int64_t S, std::int64_t H,
                                        std::int64_t D);
 

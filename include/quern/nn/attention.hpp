@@ -7,15 +7,16 @@ namespace quern {
 
 /// One layer's keys and values of the tokens read so far.
 struct LayerCache {
-  Tensor keys, values;      // (B,capacity,C)
+  Tensor keys, values;      // (B,capacity,Hkv*D)
   std::int64_t length = 0;  // tokens held
 };
 
 /// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are
-/// columns of it. Queries and keys may be normalised (QK-norm) and turned by their positions (RoPE).
+/// columns of it. Keys and values may have fewer heads than queries (Ainslie et al. 2023, 2305.13245);
+/// queries and keys may be normalised (QK-norm) and turned by their positions (RoPE).
 struct MultiHeadAttention {
-  std::int64_t heads;
-  Linear qkv;                  // (3C,C): the rows of q, then k, then v
+  std::int64_t heads, key_heads;
+  Linear qkv;                  // (C + 2 Hkv*D,C): the rows of q, then k, then v
   Parameter *q_gain, *k_gain;  // (D) of the QK-norm, or absent
   float eps;                   // of the QK-norm
   Linear out;                  // (C,C)
@@ -29,7 +30,7 @@ struct MultiHeadAttention {
 
  private:
   /// Queries or keys as attention takes them.
-  Var placed(Tape& tape, Var x, Var rotations, Parameter* gain) const;
+  Var placed(Tape& tape, Var x, std::int64_t heads_of_x, Var rotations, Parameter* gain) const;
 };
 
 }  // namespace quern

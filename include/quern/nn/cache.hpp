@@ -11,7 +11,7 @@ namespace quern {
 class KVCache {
  public:
   /// Room for `capacity` tokens of `batch` sequences; `type` is that of the model's products.
-  KVCache(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t d_model, Type type);
+  KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type);
 
   LayerCache* layer(std::size_t i) { return &layers_[i]; }
   std::int64_t length() const { return layers_.empty() ? 0 : layers_[0].length; }
@@ -20,7 +20,7 @@ class KVCache {
 
  private:
   std::int64_t capacity_;
-  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,C)
+  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,Hkv*D)
   std::vector<LayerCache> layers_;
 };
 

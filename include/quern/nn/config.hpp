@@ -48,6 +48,7 @@ struct ModelConfig {
   std::int64_t d_model = 128;
   std::int64_t n_layers = 4;
   std::int64_t n_heads = 4;
+  std::int64_t n_kv_heads = 0;
   std::int64_t d_ff = 0;
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 256;
@@ -69,6 +70,8 @@ struct ModelConfig {
     f("d_model", d_model, between(1, 65536), "Width of the residual stream.");
     f("n_layers", n_layers, between(1, 1024), "Number of blocks.");
     f("n_heads", n_heads, between(1, 65536), "Attention heads; must divide d_model.");
+    f("n_kv_heads", n_kv_heads, between(0, 65536),
+      "Heads of keys and values, each shared by n_heads / n_kv_heads heads of queries; 0 means n_heads.");
     f("d_ff", d_ff, between(0, 1048576),
       "Width of the feed-forward's hidden layer; 0 means 4 * d_model, and for swiglu and geglu, which have a "
       "third matrix, 8/3 * d_model rounded up to a multiple of 8.");
@@ -96,6 +99,14 @@ struct ModelConfig {
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
   }
 };
+
+/// The numbers of one head.
+inline std::int64_t head_width(const ModelConfig& config) { return config.d_model / config.n_heads; }
+
+/// The heads of keys and values: n_kv_heads, or what 0 means.
+inline std::int64_t key_heads(const ModelConfig& config) {
+  return config.n_kv_heads != 0 ? config.n_kv_heads : config.n_heads;
+}
 
 /// Whether positions come from a table of context_length rows, so that there is no text beyond it.
 constexpr bool has_table(PositionKind position) {

@@ -143,11 +143,13 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
   x.k = cut(head.keys * padded), x.v = cut(head.keys * padded);
   x.weight = cut(tile * tile), x.dscore = cut(tile * tile);
   x.dk = cut(head.keys * padded), x.dv = cut(head.keys * padded);
-  zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
-  zero(x.dk, 2 * head.keys * padded);
-  const int64_t all_seen = larger(0, span_end(head, head.queries - 1));
-  copy_rows(x.k, width, static_cast<const T*>(head.k), head.k_stride, all_seen, width, 1);
-  copy_rows(x.v, width, static_cast<const T*>(head.v), head.v_stride, all_seen, width, 1);
+  if (g.first) {
+    zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
+    zero(x.dk, 2 * head.keys * padded);
+    const int64_t all_seen = larger(0, span_end(head, head.queries - 1));
+    copy_rows(x.k, width, static_cast<const T*>(head.k), head.k_stride, all_seen, width, 1);
+    copy_rows(x.v, width, static_cast<const T*>(head.v), head.v_stride, all_seen, width, 1);
+  }
   for (int64_t t = 0; t < head.queries; t += tile) {
     const int64_t queries = smaller(tile, head.queries - t), keys_end = span_end(head, t + queries - 1);
     pack_queries<T>(x, head, g, t, queries);
@@ -161,6 +163,7 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
       unpack_columns(static_cast<T*>(g.dq.to) + (t + i) * g.dq.stride, g.dq.stride,
                      smaller(panel, queries - i), width, x.dq + i * width, scale, g.dq.beta);
   }
+  if (!g.last) return;
   if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, padded, head.keys, width);
   if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, padded, head.keys, width);
 }
