@@ -15,13 +15,13 @@ Sink by_head(Sink sink, std::int64_t heads) {
 }  // namespace
 
 Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
-              const AttentionMask& mask, DropoutSite dropout) {
+              const AttentionMask& mask, DropoutSite dropout, const float* slopes) {
   QUERN_CHECK(
       q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) * key_heads == k.dim(2) * heads,
       q.shape().rank, q.dim(2), heads, k.dim(2), key_heads);
   const std::int64_t B = q.dim(0), T = q.dim(1), C = q.dim(2);
   const float scale = 1 / std::sqrt(static_cast<float>(C) / static_cast<float>(heads));
-  const AttentionOptions options{scale, mask, tape.dropout(dropout.site, dropout.rate, 1)};
+  const AttentionOptions options{scale, mask, slopes, tape.dropout(dropout.site, dropout.rate, 1)};
   const Var out = tape.make({B, T, C}, q.shape().type);  // (B,T,C)
   float* lse = tape.statistics(B * heads * T);           // (B,H,T)
   const auto by_query = [heads](const Tensor& x) { return x.split_last(heads); };

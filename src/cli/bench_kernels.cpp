@@ -144,7 +144,7 @@ void attention_rows(Bench& b) {
                dout = b.tensor({B, T, C});
   float* lse = b.buffer(B * H * T);
   const auto part = [](const Tensor& t, int i) { return t.columns(i * C, C).split_last(H); };
-  const AttentionOptions options{0.125F, {}, {}};
+  AttentionOptions options{0.125F, {}, nullptr, {}};
   const auto n = attention_backward_scratch(B, T, T, H, C / H);
   const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
   const double causal = 2.0 * static_cast<double>(B * T * T * C);  // QKᵀ and PV, half of each
@@ -155,6 +155,42 @@ void attention_rows(Bench& b) {
     attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H),
                        out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
   });
+  const std::vector<float> slopes = alibi_slopes(H);
+  options.slopes = slopes.data();
+  b.flops("attention_forward, ALiBi", causal, [&] {
+    attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
+  });
+}
+
+/// One long sequence of few heads: what a window saves, and what shared key heads do.
+void long_attention_rows(Bench& b) {
+  constexpr std::int64_t T = 4096, H = 6, D = 64;
+  const Tensor q = b.tensor({1, T, H, D}), k = b.tensor({1, T, H, D}), v = b.tensor({1, T, H, D}),
+               out = b.tensor({1, T, H, D}), dq = b.tensor({1, T, H, D}), dk = b.tensor({1, T, H, D}),
+               dv = b.tensor({1, T, H, D});
+  float* lse = b.buffer(H * T);
+  const auto n = attention_backward_scratch(1, T, T, H, D);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  for (const std::int64_t window : {std::int64_t{0}, std::int64_t{256}}) {
+    AttentionOptions options{0.125F, {}, nullptr, {}};
+    options.mask.window = window;
+    const std::string name = window == 0 ? ", T 4096" : ", T 4096, window 256";
+    const double pairs = window == 0 ? T * T / 2.0 : static_cast<double>(T * window);
+    b.flops(("attention_forward" + name).c_str(), 4 * pairs * H * D,
+            [&] { attention_forward(out, lse, q, k, v, options); });
+    b.flops(("attention_backward" + name).c_str(), 10 * pairs * H * D, [&] {
+      attention_backward({dq, 0}, {dk, 0}, {dv, 0}, q, out, lse, q, k, v, options, scratch);
+    });
+  }
+  AttentionOptions options{0.125F, {true, T - 1, nullptr}, nullptr, {}};
+  Tensor one = q, to = out;
+  one.dim[1] = to.dim[1] = 1;
+  for (const std::int64_t heads : {H, H / 3}) {
+    const Tensor keys(k.f32(), {1, T, heads, D}), values(v.f32(), {1, T, heads, D});
+    b.row(("attention, one query, " + std::to_string(heads) + " key heads").c_str(),
+          seconds([&] { attention_forward(to, lse, one, keys, values, options); }),
+          2.0 * 4 * static_cast<double>(T * heads * D), false);
+  }
 }
 
 void rotary_rows(Bench& b) {
@@ -230,6 +266,7 @@ std::string kernel_table() {
   b.text = head;
   linear_rows(b);
   attention_rows(b);
+  long_attention_rows(b);
   rotary_rows(b);
   norm_rows(b);
   activation_rows(b);

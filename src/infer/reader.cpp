@@ -6,8 +6,6 @@
 namespace quern {
 namespace {
 
-constexpr std::int64_t part_length = 256;
-
 std::unique_ptr<KVCache> make_cache(const Transformer& model, std::int64_t capacity) {
   return std::make_unique<KVCache>(model.config(), 1, capacity, model.parameters().compute());
 }
@@ -30,7 +28,7 @@ std::span<const float> Reader::read(std::span<const std::int32_t> ids) {
   QUERN_CHECK(!ids.empty());
   make_room(static_cast<std::int64_t>(ids.size()));
   while (!ids.empty()) {
-    const auto n = std::min<std::size_t>(ids.size(), part_length);
+    const auto n = std::min<std::size_t>(ids.size(), KVCache::longest_part);
     Tape tape(workspace_, Mode::infer);
     const Tensor logits =
         model_.last_logits(tape, {ids.data(), 1, static_cast<std::int64_t>(n)}, cache_.get())
@@ -43,13 +41,13 @@ std::span<const float> Reader::read(std::span<const std::int32_t> ids) {
 
 void Reader::make_room(std::int64_t tokens) {
   const std::int64_t wanted = length() + tokens;
-  if (wanted <= cache_->capacity()) return;
+  if (cache_->rolls() || wanted <= cache_->capacity()) return;
   QUERN_CHECK(!limit(), wanted, cache_->capacity());
   auto larger = make_cache(model_, std::max(wanted, 2 * cache_->capacity()));
   for (std::size_t i = 0; i < static_cast<std::size_t>(model_.config().n_layers); ++i) {
     const LayerCache& from = *cache_->layer(i);
     LayerCache& to = *larger->layer(i);
-    copy_rows(to.keys, from.keys, from.length);
+    copy_rows(to.keys, from.keys, from.length);  // only a cache that rolls has dropped any
     copy_rows(to.values, from.values, from.length);
     to.length = from.length;
   }

@@ -2,6 +2,9 @@
 
 #include <omp.h>
 
+#include <bit>
+#include <cmath>
+
 #include "level.hpp"
 #include "quern/base/parallel.hpp"
 
@@ -33,7 +36,8 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Atten
   QUERN_CHECK(k.dim[0] == q.dim[0] && q.dim[2] % k.dim[2] == 0 && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
               q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
   QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
-  QUERN_CHECK(mask.offset >= 0, mask.offset);
+  QUERN_CHECK(mask.offset >= 0 && mask.window >= 0 && (mask.causal || mask.window == 0), mask.offset,
+              mask.window);
   for (std::int64_t b = 0; mask.lengths != nullptr && b < q.dim[0]; ++b)
     QUERN_CHECK(mask.lengths[b] >= 0 && mask.lengths[b] <= k.dim[1], b, mask.lengths[b], k.dim[1]);
 }
@@ -52,7 +56,9 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   head.visible = mask.lengths != nullptr ? mask.lengths[b] : k.dim[1];
   head.causal = mask.causal;
   head.offset = mask.offset;
+  head.window = mask.window;
   head.scale = options.scale;
+  head.slope = options.slopes != nullptr ? options.slopes[h] : 0;
   const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
   const auto row = (sequence * static_cast<std::uint64_t>(q.dim[2]) + static_cast<std::uint64_t>(h)) *
                    static_cast<std::uint64_t>(q.dim[1]);
@@ -61,10 +67,26 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   return head;
 }
 
+/// About how many of S keys a tile of queries reads.
+std::int64_t seen_keys(const AttentionMask& mask, std::int64_t S) {
+  return mask.window > 0 ? std::min(S, mask.window + kernels::attention_tile) : S;
+}
+
 std::int64_t workers(std::int64_t B, std::int64_t H) { return std::min<std::int64_t>(thread_count(), B * H); }
 std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
 
 }  // namespace
+
+std::vector<float> alibi_slopes(std::int64_t heads) {
+  const std::int64_t power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  const auto slope = [](std::int64_t i, std::int64_t n) {
+    return static_cast<float>(std::exp2(-8.0 * static_cast<double>(i + 1) / static_cast<double>(n)));
+  };
+  std::vector<float> slopes;
+  for (std::int64_t h = 0; h < power; ++h) slopes.push_back(slope(h, power));
+  for (std::int64_t h = power; h < heads; ++h) slopes.push_back(slope(2 * (h - power), 2 * power));
+  return slopes;
+}
 
 void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
                        const AttentionOptions& options) {
@@ -73,7 +95,7 @@ void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
   const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
   const std::int64_t tiles = (T + kernels::attention_tile - 1) / kernels::attention_tile;
   // A chunk is worth waking a thread for: some 100,000 multiplications.
-  const std::int64_t work = std::min(T, kernels::attention_tile) * S * D * 2;
+  const std::int64_t work = std::min(T, kernels::attention_tile) * seen_keys(options.mask, S) * D * 2;
   const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(work, 1);
   parallel_for(B * H * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -107,7 +129,8 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
   const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
     return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
   };
-  const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(group * T * S * D * 5, 1);
+  const std::int64_t grain =
+      1 + 100'000 / std::max<std::int64_t>(group * T * seen_keys(options.mask, S) * D * 5, 1);
   parallel_for(B * key_heads, grain, [&](std::int64_t begin, std::int64_t end) {
     QUERN_CHECK(omp_get_thread_num() < workers(B, key_heads), omp_get_thread_num());
     float* mine = scratch.data() + omp_get_thread_num() * each;

@@ -19,7 +19,9 @@ struct AttentionHead {
   int64_t visible;               // keys at or beyond are hidden from every query
   bool causal;                   // query t sees the keys below offset + t + 1
   int64_t offset;
+  int64_t window;  // of the keys that a query sees, the latest; 0: all
   float scale;
+  float slope;         // of the bias slope * (key - offset - query)
   DropoutKey dropout;  // its row 0 is query 0
 };
 

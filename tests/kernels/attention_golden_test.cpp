@@ -81,6 +81,7 @@ struct Case {
   bool self;
   std::int64_t key_heads = H;
   bool rope = false;
+  std::vector<float> slopes = {};
 };
 
 /// Heads turned by positions 0, 1, …, or back.
@@ -111,6 +112,7 @@ void check(const Case& c, const json& j, const std::string names[3], const std::
   AttentionOptions options;
   options.scale = static_cast<float>(1 / std::sqrt(double(D)));
   options.mask = c.mask;
+  if (!c.slopes.empty()) options.slopes = c.slopes.data();
   std::vector<float> scratch(attention_backward_scratch(c.B, T, S, c.key_heads, D));
   attention_forward(view(out, T), lse.data(), view(q, T), view(k, S), view(v, S), options);
   attention_backward({view(dq, T), 0}, {view(dk, S), 0}, {view(dv, S), 0}, view(dout, T), view(out, T),
@@ -155,13 +157,13 @@ TEST_CASE("attention equals PyTorch in float64: one head") {
   CHECK(seen == 4);
 }
 
-TEST_CASE("attention equals PyTorch in float64: heads, cross-attention, padding, shared and turned heads") {
+TEST_CASE("attention equals PyTorch in float64: heads, cross-attention, padding, windows, ALiBi, RoPE") {
   const std::string names[3] = {"q", "k", "v"};
   int seen = 0;
   const json file = fixture("attention_family.json");
   for (const json& j : file.at("cases")) {
     const std::string name = j.at("name");
-    if (!j.contains("heads") || j.contains("window") || j.contains("slopes")) continue;
+    if (!j.contains("heads")) continue;  // scores and kinds of another kernel
     INFO(name);
     const bool self = !j.contains("M");
     Case c{static_cast<std::int64_t>(j.at("X").size()),
@@ -176,11 +178,17 @@ TEST_CASE("attention equals PyTorch in float64: heads, cross-attention, padding,
     for (int i = 0; i < 3; ++i) c.w[i] = read(j.at("W_" + names[i]));
     c.key_heads = j.value("kv_heads", c.H);
     c.rope = name.starts_with("rope");
+    c.mask.window = j.value("window", std::int64_t{0});
+    if (j.contains("slopes")) c.slopes = alibi_slopes(c.H);
     std::vector<std::int32_t> lengths;
     if (j.contains("key_lengths")) lengths = j.at("key_lengths").get<std::vector<std::int32_t>>();
     if (!lengths.empty()) c.mask.lengths = lengths.data();
     check(c, j, names, "O");
     ++seen;
   }
-  CHECK(seen == 4);
+  CHECK(seen == 6);
+  for (const auto& [heads, slopes] : file.at("alibi_slopes").items()) {
+    CAPTURE(heads);
+    CHECK(relative_error(alibi_slopes(std::stoll(heads)), slopes.get<std::vector<double>>()) < 1e-7);
+  }
 }

@@ -96,8 +96,8 @@ Results run(const Inputs& in, float beta = 0, const std::vector<float>* before =
 
 void check_against_reference(const Inputs& in) {
   INFO("B " << in.n.B << " T " << in.n.T << " S " << in.n.S << " H " << in.n.H << " over " << in.n.Hkv
-            << " D " << in.n.D << " causal " << in.options.mask.causal << " offset "
-            << in.options.mask.offset);
+            << " D " << in.n.D << " causal " << in.options.mask.causal << " offset " << in.options.mask.offset
+            << " window " << in.options.mask.window);
   const auto q = widen(in.q), k = widen(in.k), v = widen(in.v), dout = widen(in.dout);
   std::vector<double> lse;
   const auto out = attention(in.n, q, k, v, in.options, &lse);
@@ -130,6 +130,14 @@ TEST_CASE("attention's mask describes a span") {
   CHECK(padded.span(1, 5, 10).end == 3);
   CHECK(both.span(1, 0, 10).end == 2);
   CHECK(both.span(1, 2, 10).end == 3);
+  const AttentionMask window{true, 2, nullptr, 4}, padded_window{true, 2, lengths, 4};
+  CHECK((window.span(0, 1, 10).begin == 0 && window.span(0, 1, 10).end == 4));
+  CHECK((window.span(0, 2, 10).begin == 1 && window.span(0, 2, 10).end == 5));
+  CHECK((window.span(0, 9, 10).begin == 8 && window.span(0, 9, 10).end == 10));  // a part of it is not there
+  CHECK((padded_window.span(1, 3, 10).begin == 2 && padded_window.span(1, 3, 10).end == 3));
+  CHECK((padded_window.span(1, 9, 10).begin == 3 && padded_window.span(1, 9, 10).end == 3));  // empty
+  const AttentionMask itself{true, 0, nullptr, 1};
+  CHECK((itself.span(0, 7, 10).begin == 7 && itself.span(0, 7, 10).end == 8));
 }
 
 TEST_CASE("attention forward and backward equal the double reference") {
@@ -163,10 +171,50 @@ TEST_CASE("heads of queries share heads of keys and values") {
   check_against_reference(in);
 }
 
+TEST_CASE("a sliding window of keys") {
+  for (const std::int64_t T : {1, 3, 20, 65, 200})
+    for (const std::int64_t window : {1, 2, 7, 8, 63, 64, 100, 1000}) {
+      check_against_reference(Inputs({1, T, T, 2, 20}, {true, 0, nullptr, window}));
+      check_against_reference(Inputs({2, T, T + 71, 2, 16, 1}, {true, 71, nullptr, window}));
+      const std::int32_t lengths[] = {0, 1, 69, 90};
+      check_against_reference(Inputs({4, T, 90, 1, 12}, {true, 15, lengths, window}));
+    }
+  check_against_reference(Inputs({1, 130, 130, 1, 256}, {true, 0, nullptr, 40}));  // tiles of fewer keys
+  Inputs dropped({2, 150, 150, 2, 20}, {true, 0, nullptr, 37});
+  dropped.options.dropout = Dropout(RandomStream(11, 12, 13), 0.3, 5);
+  check_against_reference(dropped);
+}
+
+TEST_CASE("a window of one key sees only itself") {
+  const Inputs in({2, 70, 70, 2, 20}, {true, 0, nullptr, 1});
+  const Results got = run(in);
+  CHECK(relative_error(got.out, widen(in.v)) < 1e-6);
+  CHECK(relative_error(got.dv, widen(in.dout)) < 1e-6);
+}
+
+TEST_CASE("scores fall with the distance by ALiBi's slopes") {
+  for (const std::int64_t T : {1, 3, 20, 70})
+    for (const std::int64_t H : {1, 2, 3, 6}) {
+      const std::vector<float> slopes = alibi_slopes(H);
+      for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{true, 40, nullptr, 50}}) {
+        Inputs in({2, T, T + mask.offset, H, 12, 1}, mask);
+        in.options.slopes = slopes.data();
+        check_against_reference(in);
+      }
+    }
+  const std::vector<float> slopes = alibi_slopes(2);
+  Inputs dropped({1, 80, 80, 2, 16});
+  dropped.options.slopes = slopes.data();
+  dropped.options.dropout = Dropout(RandomStream(11, 12, 13), 0.3, 5);
+  check_against_reference(dropped);
+}
+
 TEST_CASE("the reference's gradient formulas equal dual numbers") {
   const AttentionShape n{2, 4, 5, 4, 3, 2};
   const std::int32_t lengths[] = {5, 2};
-  Inputs in(n, {true, 1, lengths});
+  const std::vector<float> slopes = alibi_slopes(4);
+  Inputs in(n, {true, 1, lengths, 3});
+  in.options.slopes = slopes.data();
   in.options.dropout = Dropout(RandomStream(3, 4, 5), 0.25, 7);
   const auto q = widen(in.q), k = widen(in.k), v = widen(in.v), dout = widen(in.dout);
   const auto g = attention_gradients(n, dout, q, k, v, in.options);
@@ -242,6 +290,27 @@ TEST_CASE("what lies in hidden keys and values reaches nothing") {
       CHECK(same_bits(a.dk, b.dk));
       CHECK(same_bits(a.dv, b.dv));
       for (std::size_t i = 0; i < n.q(1, 0, 0, 0); ++i) CHECK((a.out[i] == 0 && a.dq[i] == 0));
+    }
+}
+
+TEST_CASE("what a window has left behind reaches nothing") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t T : {1, 3, 40})
+    for (const std::int64_t window : {1, 9, 30}) {
+      const AttentionShape n{1, T, 58 + T, 2, 17, 1};
+      const AttentionMask mask{true, 58, nullptr, window};
+      Inputs clean(n, mask), dirty(n, mask);
+      for (std::int64_t s = 0; s < mask.span(0, 0, n.S).begin; ++s)
+        for (std::int64_t d = 0; d < n.D; ++d) {
+          dirty.k[n.k(0, s, 0, d)] = d % 2 == 0 ? nan : -inf;
+          dirty.v[n.k(0, s, 0, d)] = d % 2 == 0 ? inf : nan;
+        }
+      const Results a = run(clean), b = run(dirty);
+      CAPTURE(T, window);
+      CHECK(same_bits(a.out, b.out));
+      CHECK(same_bits(a.dq, b.dq));
+      CHECK(same_bits(a.dk, b.dk));
+      CHECK(same_bits(a.dv, b.dv));
     }
 }
 

@@ -238,16 +238,20 @@ TEST_CASE("attention of bf16, whole tiles and single queries, forward and backwa
   const struct {
     std::int64_t T, S, H, D;
     double rate;
-    std::int64_t Hkv = H;
-  } cases[] = {{1, 70, 2, 17, 0},    {3, 3, 1, 64, 0},    {70, 70, 2, 16, 0},
-               {70, 70, 2, 24, 0.3}, {65, 130, 1, 64, 0}, {33, 40, 4, 16, 0, 2}};
+    std::int64_t Hkv = H, window = 0;
+  } cases[] = {{1, 70, 2, 17, 0},           {3, 3, 1, 64, 0},        {70, 70, 2, 16, 0},
+               {70, 70, 2, 24, 0.3},        {65, 130, 1, 64, 0},     {33, 40, 4, 16, 0, 2},
+               {70, 80, 2, 20, 0.2, 1, 33}, {1, 80, 2, 20, 0, 1, 33}};
   for (const auto& c : cases) {
     const std::int64_t B = 2;
     Twin q(B * c.T * c.H * c.D, 1), k(B * c.S * c.Hkv * c.D, 2), v(B * c.S * c.Hkv * c.D, 3);
     Twin out(B * c.T * c.H * c.D), dout(B * c.T * c.H * c.D, 4);
     std::vector<float> lse = poison(B * c.H * c.T), lse32 = lse;
-    AttentionOptions options{0.3F, {}, {}};
+    const std::vector<float> slopes = alibi_slopes(c.H);
+    AttentionOptions options{0.3F, {}, nullptr, {}};
     options.mask.offset = c.S - c.T;
+    options.mask.window = c.window;
+    if (c.window > 0) options.slopes = slopes.data();
     if (c.rate > 0) options.dropout = Dropout(RandomStream(1, 2, 3), c.rate, 0);
     const auto shape_q = {B, c.T, c.H, c.D}, shape_k = {B, c.S, c.Hkv, c.D};
     attention_forward(out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options);

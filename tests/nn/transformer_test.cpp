@@ -58,6 +58,10 @@ std::vector<Case> cases(std::int64_t d_model) {
   all.push_back({"qk norm", all[0].config, 0});
   all.back().config.qk_norm = true;
   all.back().config.n_kv_heads = 1;
+  all.push_back({"alibi in a window", all[0].config, 0});
+  all.back().config.position = PositionKind::alibi;
+  all.back().config.attention = AttentionKind::sliding_window;
+  all.back().config.window = 3;
   all.back().config.position = PositionKind::rope;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {

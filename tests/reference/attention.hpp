@@ -49,7 +49,8 @@ AttentionRow<X> attention_row(const AttentionShape& n, const std::vector<X>& q, 
   for (std::int64_t s = span.begin; s < span.end; ++s) {
     X score = 0;
     for (std::int64_t d = 0; d < n.D; ++d) score += q[n.q(b, t, h, d)] * k[n.k(b, s, h, d)];
-    row.weight.push_back(score * X(o.scale));
+    const double distance = static_cast<double>(s - o.mask.offset - t);
+    row.weight.push_back(score * X(o.scale) + X(o.slopes ? double(o.slopes[h]) * distance : 0));
     row.factor.push_back(dropout.factor(number, static_cast<std::uint32_t>(s)));
     largest = std::max(largest, double(plain(row.weight.back())));
   }

@@ -111,6 +111,9 @@ class Decoder {
     AttentionOptions options;
     options.scale = 1 / std::sqrt(static_cast<float>(D));
     options.dropout = dropout(path, c_.attention_dropout, 1);
+    if (c_.attention == AttentionKind::sliding_window) options.mask.window = c_.window;
+    const std::vector<float> slopes = alibi_slopes(H);
+    if (c_.position == PositionKind::alibi) options.slopes = slopes.data();
     const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, D, heads[1]};
     return product(attention(shape, part[0], part[1], part[2], options), p(path + ".out.weight"),
                    bias(path + ".out"));

@@ -40,9 +40,10 @@ Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::null
 
 /// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
 /// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,key_heads*D), where key_heads divides
-/// heads; all three may be columns of one packed projection. Saves the output and one logsumexp a row.
+/// heads; all three may be columns of one packed projection. `slopes` (heads) are ALiBi's, or null; they
+/// outlive the tape. Saves the output and one logsumexp a row.
 Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
-              const AttentionMask& mask, DropoutSite dropout);
+              const AttentionMask& mask, DropoutSite dropout, const float* slopes = nullptr);
 
 /// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
 Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,

@@ -1,6 +1,7 @@
 // Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), for every batch b and head h:
 //
 //   score(t,s) = scale * sum_d q(t,d) k(s,d)              for the keys s that the mask shows to query t
+//                + slope(h) * (s - offset - t)            with slopes (ALiBi, Press et al. 2022, 2108.12409)
 //   lse(t)     = log sum_s exp(score(t,s))
 //   P(t,s)     = exp(score(t,s) - lse(t));                a hidden key: exactly 0
 //   out(t,d)   = sum_s f(t,s) P(t,s) v(s,d)               f: the dropout factor of a weight, 0 or 1 / (1 -
@@ -26,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "quern/kernels/dropout.hpp"
 #include "quern/kernels/tensor.hpp"
@@ -39,6 +41,8 @@ struct AttentionMask {
   std::int64_t offset = 0;  // causal: keys that precede the first query (the length of a cache)
   const std::int32_t* lengths =
       nullptr;  // (B): keys at or beyond lengths[b] in [0, S] are hidden; null: none are
+  std::int64_t window =
+      0;  // causal: of those keys only the latest `window`, offset + t itself included; 0: all
 
   struct Span {
     std::int64_t begin, end;
@@ -46,18 +50,25 @@ struct AttentionMask {
 
   /// The keys [begin, end) that query t of sequence b sees, of S.
   Span span(std::int64_t b, std::int64_t t, std::int64_t S) const {
-    const std::int64_t end = lengths ? std::min<std::int64_t>(S, lengths[b]) : S;
-    return {0, causal ? std::min(end, offset + t + 1) : end};
+    const std::int64_t length = lengths ? std::min<std::int64_t>(S, lengths[b]) : S;
+    const std::int64_t end = causal ? std::min(length, offset + t + 1) : length;
+    return {window > 0 ? std::clamp<std::int64_t>(offset + t + 1 - window, 0, end) : 0, end};
   }
 };
 
 struct AttentionOptions {
   float scale = 1;  // 1 / sqrt(D) as a rule
   AttentionMask mask;
+  const float* slopes = nullptr;  // (H): ALiBi's; null: none
   /// On the weights. `first_row` counts sequences: P(b,h,t,s) is element (((first_row + b) * H + h) * T + t,
   /// s).
   Dropout dropout;
 };
+
+/// ALiBi's slopes for H heads: 2^(-8 (h + 1) / H) when H is a power of two; else those of the power of two P
+/// below H, followed by every second one of 2 P's, from the first (Press et al. 2022, section 3 and their
+/// code).
+std::vector<float> alibi_slopes(std::int64_t heads);
 
 /// out and lse from q, k, v, which are all f32 or all bf16 (and so are the gradients); scores, softmax and
 /// sums are f32 in any case. Any D from 1 to 256; every view has a last stride of 1, its other strides are

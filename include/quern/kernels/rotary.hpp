@@ -24,7 +24,7 @@ void rotary_table(Tensor table, std::int64_t first_position, double theta);
 /// The two numbers of a pair lie half a head apart, as in LLaMA's weights in transformers (Su et al. pair
 /// neighbours; one is a permutation of the other's weights).
 ///   y, x (B,T,H*D) of one type, f32 or bf16, rows may lie apart; table (T,D) or empty; gain (D) or null;
-///   rstd (B,T,H), null without a gain.
+///   rstd (B,T,H), null without a gain. y may be x's own buffer.
 void rotary_forward(Tensor y, Tensor x, Tensor table, const float* gain, float* rstd, float eps,
                     std::int64_t heads);
 
@@ -32,7 +32,8 @@ void rotary_forward(Tensor y, Tensor x, Tensor table, const float* gain, float* 
 ///   dx = rstd * (g - xhat * mean(g * xhat))                          without a gain: dx = dn
 ///   dgain = sum over rows and heads of dn * xhat
 /// each + beta * what was there. `x` may be empty without a gain. `scratch` holds rotary_backward_scratch(B *
-/// T, H * D, D) floats; it is not used when dgain is not wanted. D at most 256 with a gain.
+/// T, H * D, D) floats; it is not used when dgain is not wanted. D at most 256 with a gain. dx may
+/// be dy's own buffer (beta 0).
 void rotary_backward(Sink dx, Sink dgain, Tensor dy, Tensor x, Tensor table, const float* gain,
                      const float* rstd, std::int64_t heads, std::span<float> scratch);
 std::size_t rotary_backward_scratch(std::int64_t rows, std::int64_t cols, std::int64_t width);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "quern/nn/config.hpp"
 #include "quern/nn/linear.hpp"
 
@@ -7,8 +9,11 @@ namespace quern {
 
 /// One layer's keys and values of the tokens read so far.
 struct LayerCache {
-  Tensor keys, values;      // (B,capacity,Hkv*D)
-  std::int64_t length = 0;  // tokens held
+  Tensor keys, values;       // (B,capacity,Hkv*D)
+  std::int64_t length = 0;   // tokens read so far
+  std::int64_t dropped = 0;  // of these, those that no later token sees: row 0 holds token `dropped`
+
+  std::int64_t held() const { return length - dropped; }
 };
 
 /// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are
@@ -21,6 +26,8 @@ struct MultiHeadAttention {
   float eps;                   // of the QK-norm
   Linear out;                  // (C,C)
   DropoutSite dropout;         // of the attention weights
+  std::int64_t window;         // the tokens that a token sees; 0: all
+  std::vector<float> slopes;   // (H), ALiBi's; or empty
 
   MultiHeadAttention(const Scope& scope, const ModelConfig& config);
 
@@ -29,6 +36,8 @@ struct MultiHeadAttention {
   Var operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const;
 
  private:
+  /// Puts T new keys and values behind those of the cache; gives where they begin.
+  std::int64_t append(LayerCache& cache, const Tensor& keys, const Tensor& values) const;
   /// Queries or keys as attention takes them.
   Var placed(Tape& tape, Var x, std::int64_t heads_of_x, Var rotations, Parameter* gain) const;
 };

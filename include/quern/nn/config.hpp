@@ -11,7 +11,8 @@ namespace quern {
 
 enum class Architecture { decoder };
 enum class NormPlacement { pre, post };
-enum class PositionKind { learned, sinusoidal, rope, none };
+enum class PositionKind { learned, sinusoidal, rope, alibi, none };
+enum class AttentionKind { full, sliding_window };
 enum class InitKind { gpt2, xavier };
 
 constexpr auto enum_names(Architecture) {
@@ -37,7 +38,12 @@ constexpr auto enum_names(PositionKind) {
   return std::to_array<EnumName<PositionKind>>({{PositionKind::learned, "learned"},
                                                 {PositionKind::sinusoidal, "sinusoidal"},
                                                 {PositionKind::rope, "rope"},
+                                                {PositionKind::alibi, "alibi"},
                                                 {PositionKind::none, "none"}});
+}
+constexpr auto enum_names(AttentionKind) {
+  return std::to_array<EnumName<AttentionKind>>(
+      {{AttentionKind::full, "full"}, {AttentionKind::sliding_window, "sliding_window"}});
 }
 constexpr auto enum_names(InitKind) {
   return std::to_array<EnumName<InitKind>>({{InitKind::gpt2, "gpt2"}, {InitKind::xavier, "xavier"}});
@@ -62,6 +68,8 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   PositionKind position = PositionKind::learned;
   double rope_theta = 10000;
+  AttentionKind attention = AttentionKind::full;
+  std::int64_t window = 0;
   bool qk_norm = false;
   InitKind init = InitKind::gpt2;
 
@@ -92,8 +100,13 @@ struct ModelConfig {
     f("norm_eps", norm_eps, above(0), "Added to the variance before the square root.");
     f("position", position,
       "How a token knows its place: a table added to the embedding (learned, sinusoidal; it ends at "
-      "context_length), or turned queries and keys (rope), or not at all.");
+      "context_length), turned queries and keys (rope), a bias that falls with the distance (alibi), or not "
+      "at all.");
     f("rope_theta", rope_theta, above(0), "The base of rope's wavelengths.");
+    f("attention", attention,
+      "Which earlier tokens a token sees: all, or with sliding_window the latest `window`.");
+    f("window", window, between(0, 1048576),
+      "Tokens that a token sees with sliding_window, itself included; at least 1 there, 0 otherwise.");
     f("qk_norm", qk_norm, "RMSNorm over each head of queries and keys, before rope.");
     f("init", init,
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");

@@ -28,6 +28,7 @@ QUERN_INLINE void prefetch_keys(const AttentionHead& head, int64_t begin, int64_
 struct Running {
   float largest[panel], total[panel];
   float keep[panel];  // by what the last step scales all that was added up before it
+  bool fresh = true;  // nothing was added up yet
 };
 
 /// Scores become weights relative to the largest score so far.
@@ -63,6 +64,18 @@ QUERN_INLINE float finish_row(float largest_score, float total, float* lse) {
   return total == 0 ? 0 : 1 / total;
 }
 
+/// Copies the keys and values [begin, begin + count); the first `hidden` of them, which nobody sees, are
+/// zeros.
+template <class T>
+void load_keys(float* k, float* v, const AttentionHead& head, int64_t begin, int64_t count, int64_t hidden) {
+  const int64_t width = head.width, n = larger(0, smaller(hidden, count));
+  __builtin_memset(k, 0, static_cast<unsigned long>(n * width) * sizeof *k);
+  __builtin_memset(v, 0, static_cast<unsigned long>(n * width) * sizeof *v);
+  const int64_t from = begin + n;
+  copy_rows(k + n * width, width, as<T>(head.k) + from * head.k_stride, head.k_stride, count - n, width, 1);
+  copy_rows(v + n * width, width, as<T>(head.v) + from * head.v_stride, head.v_stride, count - n, width, 1);
+}
+
 /// Queries [begin, end), whose transpose fits in `columns_size`.
 template <class T>
 void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
@@ -77,28 +90,31 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
     for (int i = 0; i < panel; ++i) state[p].largest[i] = -__builtin_inff(), state[p].total[i] = 0;
   }
   const int64_t keys_end = span_end(head, end - 1);
-  if (keys_end <= 0) __builtin_memset(out, 0, sizeof out);
-  for (int64_t s = 0; s < keys_end; s += step) {
+  for (int64_t s = first_key(head, begin); s < keys_end; s += step) {
     const int64_t keys = smaller(step, keys_end - s);
-    copy_rows(k, width, as<T>(head.k) + s * head.k_stride, head.k_stride, keys, width, 1);
-    copy_rows(v, width, as<T>(head.v) + s * head.v_stride, head.v_stride, keys, width, 1);
+    load_keys<T>(k, v, head, s, keys, span_begin(head, begin) - s);
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t first = begin + p * panel, last = smaller(first + panel, end) - 1;
-      const int64_t seen = smaller(keys, span_end(head, last) - s);
+      // Of the tile, the panel sees something of the keys [from, from + seen).
+      const int64_t from = larger(0, first_key(head, first) - s);
+      const int64_t seen = smaller(keys, span_end(head, last) - s) - from;
       if (seen <= 0) continue;
-      product<2>(score, panel, seen, {k, width, 1}, q + p * size, panel, width, nullptr);
+      product<2>(score, panel, seen, {k + from * width, width, 1}, q + p * size, panel, width, nullptr);
       prefetch_keys<T>(head, s + step + p * panel, keys_end);
-      hide(score, panel, head, first, s, seen);
+      add_bias(score, panel, head, first, s + from, seen);
+      hide(score, panel, head, first, s + from, seen);
       softmax_step(score, seen, state[p]);
       if (head.dropout.threshold != 0)
-        for_each_dropped(head.dropout, first, s, seen, panel,
+        for_each_dropped(head.dropout, first, s + from, seen, panel,
                          [&](int64_t at, vf factor) { store(score + at, load(score + at) * factor); });
-      product<2>(out + p * size, panel, width, {v, 1, width}, score, panel, seen,
-                 s == 0 ? nullptr : state[p].keep);
+      product<2>(out + p * size, panel, width, {v + from * width, 1, width}, score, panel, seen,
+                 state[p].fresh ? nullptr : state[p].keep);
+      state[p].fresh = false;
     }
   }
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t first = begin + p * panel, count = smaller(panel, end - first);
+    if (state[p].fresh) __builtin_memset(out + p * size, 0, static_cast<unsigned long>(size) * sizeof *out);
     float scale[panel] = {};
     for (int64_t i = 0; i < count; ++i)
       scale[i] = finish_row(state[p].largest[i], state[p].total[i], to.lse + first + i);
@@ -155,9 +171,13 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
   alignas(64) float q[attention_max_width + lanes] = {}, out[attention_max_width] = {}, score[tile];
   copy_rows(q, width, as<T>(head.q) + t * head.q_stride, head.q_stride, 1, width, head.scale * log2_e);
   float largest_score = -__builtin_inff(), total = 0;
-  for (int64_t begin = 0; begin < keys_end; begin += tile) {
+  for (int64_t begin = span_begin(head, t); begin < keys_end; begin += tile) {
     const int64_t keys = smaller(tile, keys_end - begin);
     row_scores(score, q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, width);
+    if (head.slope != 0) {
+      const float slope = head.slope * log2_e;
+      for (int64_t s = 0; s < keys; ++s) score[s] += slope * static_cast<float>(begin + s - head.offset - t);
+    }
     for (int64_t s = keys; s < tile; ++s) score[s] = -__builtin_inff();
     vf m = broadcast(largest_score);
     for (int64_t s = 0; s < tile; s += lanes) m = max(load(score + s), m);
