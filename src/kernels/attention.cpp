@@ -59,6 +59,7 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   head.window = mask.window;
   head.scale = options.scale;
   head.slope = options.slopes != nullptr ? options.slopes[h] : 0;
+  head.group = {1, 0, 0, 0, options.slopes != nullptr ? options.slopes + h : nullptr};
   const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
   const auto row = (sequence * static_cast<std::uint64_t>(q.dim[2]) + static_cast<std::uint64_t>(h)) *
                    static_cast<std::uint64_t>(q.dim[1]);
@@ -74,6 +75,28 @@ std::int64_t seen_keys(const AttentionMask& mask, std::int64_t S) {
 
 std::int64_t workers(std::int64_t B, std::int64_t H) { return std::min<std::int64_t>(thread_count(), B * H); }
 std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
+
+/// attention_forward of few queries: the query heads that share a key head go together, as long as every
+/// thread has some.
+void few_queries(const Tensor& out, float* lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options) {
+  const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
+  const std::int64_t shared = H / k.dim[2], tasks = B * k.dim[2];
+  const std::int64_t parts = std::clamp<std::int64_t>((thread_count() + tasks - 1) / tasks, 1, shared);
+  const std::int64_t together = (shared + parts - 1) / parts, per_key = (shared + together - 1) / together;
+  const std::int64_t work = T * seen_keys(options.mask, S) * D * 2 * together;
+  const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(work, 1);
+  parallel_for(tasks * per_key, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t b = i / (k.dim[2] * per_key), key_head = i / per_key % k.dim[2];
+      const std::int64_t first = i % per_key * together, h = key_head * shared + first;
+      kernels::AttentionHead head = make_head(q, k, v, options, b, h);
+      head.group = {std::min(together, shared - first), q.stride[2], out.stride[2], T, head.group.slopes};
+      const AttentionOutput to = {head_of(out, b, h), out.stride[1], lse + (b * H + h) * T};
+      kernels::level().attention_forward_tile(head, to, 0, T);
+    }
+  });
+}
 
 }  // namespace
 
@@ -93,6 +116,7 @@ void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
   check_inputs(q, k, v, options.mask);
   check_view(out, q);
   const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
+  if (T <= kernels::attention_few_queries && !options.dropout) return few_queries(out, lse, q, k, v, options);
   const std::int64_t tiles = (T + kernels::attention_tile - 1) / kernels::attention_tile;
   // A chunk is worth waking a thread for: some 100,000 multiplications.
   const std::int64_t work = std::min(T, kernels::attention_tile) * seen_keys(options.mask, S) * D * 2;

@@ -9,6 +9,14 @@ namespace quern::kernels {
 
 constexpr int64_t attention_tile = 64;        // queries, and keys, of a tile
 constexpr int64_t attention_max_width = 256;  // the largest D
+constexpr int64_t attention_few_queries = 4;  // that many, without dropout, are cheaper one by one
+
+/// `count` neighbouring query heads that read the same keys and values together, so that each is read once;
+/// only for few queries. Strides in elements between these heads.
+struct AttentionGroup {
+  int64_t count, q_stride, out_stride, lse_stride;
+  const float* slopes;  // of these heads; null: none
+};
 
 /// One head of one sequence: row t of q lies at q + t * q_stride, and so on.
 struct AttentionHead {
@@ -21,7 +29,8 @@ struct AttentionHead {
   int64_t offset;
   int64_t window;  // of the keys that a query sees, the latest; 0: all
   float scale;
-  float slope;         // of the bias slope * (key - offset - query)
+  float slope;  // of the bias slope * (key - offset - query)
+  AttentionGroup group;
   DropoutKey dropout;  // its row 0 is query 0
 };
 

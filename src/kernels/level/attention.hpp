@@ -34,7 +34,7 @@ QUERN_INLINE int64_t span_begin(const AttentionHead& head, int64_t t) {
 QUERN_INLINE int64_t first_key(const AttentionHead& head, int64_t t) { return span_begin(head, t) / 8 * 8; }
 
 QUERN_INLINE vi lane_numbers() {
-  vi lane;
+  vi lane = {};
   for (int i = 0; i < lanes; ++i) lane[i] = i;
   return lane;
 }
@@ -99,7 +99,7 @@ QUERN_INLINE void philox(vq* c, const DropoutKey& d, vq row, uint64_t block) {
 
 /// The dropout factors of keys [8 * block, 8 * block + 8) for `lanes` queries from `row` on, lane by lane.
 QUERN_INLINE void dropout_factors(vf* factor, const DropoutKey& d, uint64_t row, uint64_t block) {
-  vq even_row;
+  vq even_row = {};
   for (int i = 0; i < lanes / 2; ++i) even_row[i] = d.first_row + row + 2 * static_cast<uint64_t>(i);
   vq even[4], odd[4];
   philox(even, d, even_row, block);
