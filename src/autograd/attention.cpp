@@ -14,26 +14,30 @@ Sink by_head(Sink sink, std::int64_t heads) {
 
 }  // namespace
 
-Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask,
-              DropoutSite dropout) {
-  QUERN_CHECK(q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) == k.dim(2),
-              q.shape().rank);
+Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
+              const AttentionMask& mask, DropoutSite dropout, const float* slopes) {
+  QUERN_CHECK(
+      q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) * key_heads == k.dim(2) * heads,
+      q.shape().rank, q.dim(2), heads, k.dim(2), key_heads);
   const std::int64_t B = q.dim(0), T = q.dim(1), C = q.dim(2);
   const float scale = 1 / std::sqrt(static_cast<float>(C) / static_cast<float>(heads));
-  const AttentionOptions options{scale, mask, tape.dropout(dropout.site, dropout.rate, 1)};
+  const AttentionOptions options{scale, mask, slopes, tape.dropout(dropout.site, dropout.rate, 1)};
   const Var out = tape.make({B, T, C}, q.shape().type);  // (B,T,C)
   float* lse = tape.statistics(B * heads * T);           // (B,H,T)
-  const auto split = [heads](Var x) { return x.value().split_last(heads); };
-  attention_forward(split(out), lse, split(q), split(k), split(v), options);
+  const auto by_query = [heads](const Tensor& x) { return x.split_last(heads); };
+  const auto by_key = [key_heads](const Tensor& x) { return x.split_last(key_heads); };
+  attention_forward(by_query(out.value()), lse, by_query(q.value()), by_key(k.value()), by_key(v.value()),
+                    options);
   tape.record("attention", {q, k, v}, {out},
               [q = tape.keep(q), k = tape.keep(k), v = tape.keep(v), out = tape.keep(out), lse, heads,
-               options, split](Tape& t) {
-                const Sink dq = by_head(t.sink(q), heads), dk = by_head(t.sink(k), heads),
-                           dv = by_head(t.sink(v), heads);
+               key_heads, options, by_query, by_key](Tape& t) {
+                const Sink dq = by_head(t.sink(q), heads), dk = by_head(t.sink(k), key_heads),
+                           dv = by_head(t.sink(v), key_heads);
                 const Scratch scratch(
-                    t, attention_backward_scratch(q.dim(0), q.dim(1), k.dim(1), heads, q.dim(2) / heads));
-                attention_backward(dq, dk, dv, t.grad(out).split_last(heads), split(out), lse, split(q),
-                                   split(k), split(v), options, scratch.span());
+                    t, attention_backward_scratch(q.dim(0), q.dim(1), k.dim(1), key_heads, q.dim(2) / heads));
+                attention_backward(dq, dk, dv, by_query(t.grad(out)), by_query(out.value()), lse,
+                                   by_query(t.value(q)), by_key(t.value(k)), by_key(v.value()), options,
+                                   scratch.span());
               });
   return out;
 }

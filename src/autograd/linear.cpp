@@ -48,22 +48,29 @@ Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type) {
 
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation) {
   check_shapes(x, w1, b1);
-  QUERN_CHECK(w2.shape().rank == 2 && w2.dim(1) == w1.dim(0) && (!b2 || b2.shape().size() == w2.dim(0)));
+  const std::int64_t F = w2.dim(1);
+  QUERN_CHECK(w2.shape().rank == 2 && w1.dim(0) == (is_gated(activation) ? 2 : 1) * F &&
+                  (!b2 || b2.shape().size() == w2.dim(0)),
+              w1.dim(0), F);
   const Type type = w1.operand().type;
-  const Var pre = like(tape, x.shape(), w1.dim(0), type);  // (…,F)
+  const Var pre = like(tape, x.shape(), w1.dim(0), type);  // (…,F), or (…,2F): gate and value
   const Var y = like(tape, x.shape(), w2.dim(0), type);
-  const Scratch hidden_block(tape, pre.shape());
+  Tensor hidden_shape = pre.shape();
+  hidden_shape.dim[hidden_shape.rank - 1] = F;
+  const Scratch hidden_block(tape, hidden_shape);  // (…,F)
   const Tensor hidden = hidden_block.tensor();
   gemm(pre.value().mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
   activation_forward(hidden, pre.value(), activation);
   gemm(y.value().mat(), hidden.mat(), w2.operand().mat().t(), {.bias = b2.floats()});
   tape.record("feed_forward", {x, w1, b1, w2, b2}, {y},
-              [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation](Tape& t) {
+              [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation, hidden_shape](Tape& t) {
                 const Tensor dy = t.grad(y);
-                const Scratch hidden_again(t, pre.shape()), gradient(t, pre.shape());
-                const Tensor h = hidden_again.tensor(), dpre = gradient.tensor();  // (…,F)
-                gemm(dpre.mat(), dy.mat(), w2.operand().mat());
-                activation_backward(dpre, h, dpre, pre.value(), activation);
+                const Scratch gradient(t, pre.shape()), hidden_again(t, hidden_shape);
+                const Tensor dpre = gradient.tensor(), h = hidden_again.tensor();
+                // The hidden layer's gradient becomes dpre in place; with a gate, whose dpre is wider, h.
+                const Tensor dh = is_gated(activation) ? h : dpre;  // (…,F)
+                gemm(dh.mat(), dy.mat(), w2.operand().mat());
+                activation_backward(dpre, h, dh, pre.value(), activation);
                 bias_gradient(t, b2, dy);
                 if (const Sink dw2 = t.sink(w2))
                   gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});

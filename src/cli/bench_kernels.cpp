@@ -16,6 +16,7 @@
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
+#include "quern/kernels/rotary.hpp"
 
 namespace quern::cli {
 
@@ -103,6 +104,13 @@ void norm_rows(Bench& b) {
   const Dropout dropout(RandomStream(1, 2, 3), 0.2, 0);
   b.memory("residual_norm_forward, dropout", 4, C,
            [&] { residual_norm_forward(x, h, mean, rstd, stream, branch, gain, bias, 1e-5F, dropout); });
+  b.memory("residual_rmsnorm_forward", 4, C, [&] {
+    residual_norm_forward(x, h, nullptr, rstd, stream, branch, gain, nullptr, 1e-5F, {}, NormKind::rmsnorm);
+  });
+  b.memory("residual_rmsnorm_backward", 5, C, [&] {
+    residual_norm_backward({dstream, 0}, {dbranch, 0}, {dgain, 0}, {}, stream, h, x, nullptr, rstd, gain, {},
+                           scratch, NormKind::rmsnorm);
+  });
   const auto m = column_sum_scratch(R, C);
   const std::span<float> sums(b.buffer(static_cast<std::int64_t>(m)), m);
   b.memory("column_sum (bias gradient)", 1, C, [&] { column_sum({dbias, 0}, x, sums); });
@@ -113,11 +121,20 @@ void activation_rows(Bench& b) {
                dy = b.tensor({Bench::R, Bench::F});
   for (const auto& [name, kind] :
        {std::pair("gelu", Activation::gelu), std::pair("gelu_erf", Activation::gelu_erf),
-        std::pair("relu", Activation::relu)}) {
+        std::pair("relu", Activation::relu), std::pair("relu2", Activation::relu2),
+        std::pair("silu", Activation::silu)}) {
     b.memory((std::string(name) + "_forward").c_str(), 2, Bench::F,
              [&] { activation_forward(y, pre, kind); });
     b.memory((std::string(name) + "_backward").c_str(), 4, Bench::F,
              [&] { activation_backward(dy, y, dy, pre, kind); });
+  }
+  const Tensor both = b.tensor({Bench::R, 2 * Bench::F}), dboth = b.tensor({Bench::R, 2 * Bench::F});
+  for (const auto& [name, kind] :
+       {std::pair("swiglu", Activation::swiglu), std::pair("geglu", Activation::geglu)}) {
+    b.memory((std::string(name) + "_forward").c_str(), 3, Bench::F,
+             [&] { activation_forward(y, both, kind); });
+    b.memory((std::string(name) + "_backward").c_str(), 6, Bench::F,
+             [&] { activation_backward(dboth, y, dy, both, kind); });
   }
 }
 
@@ -127,7 +144,7 @@ void attention_rows(Bench& b) {
                dout = b.tensor({B, T, C});
   float* lse = b.buffer(B * H * T);
   const auto part = [](const Tensor& t, int i) { return t.columns(i * C, C).split_last(H); };
-  const AttentionOptions options{0.125F, {}, {}};
+  AttentionOptions options{0.125F, {}, nullptr, {}};
   const auto n = attention_backward_scratch(B, T, T, H, C / H);
   const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
   const double causal = 2.0 * static_cast<double>(B * T * T * C);  // QKᵀ and PV, half of each
@@ -138,6 +155,60 @@ void attention_rows(Bench& b) {
     attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H),
                        out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
   });
+  const std::vector<float> slopes = alibi_slopes(H);
+  options.slopes = slopes.data();
+  b.flops("attention_forward, ALiBi", causal, [&] {
+    attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
+  });
+}
+
+/// One long sequence of few heads: what a window saves, and what shared key heads do.
+void long_attention_rows(Bench& b) {
+  constexpr std::int64_t T = 4096, H = 6, D = 64;
+  const Tensor q = b.tensor({1, T, H, D}), k = b.tensor({1, T, H, D}), v = b.tensor({1, T, H, D}),
+               out = b.tensor({1, T, H, D}), dq = b.tensor({1, T, H, D}), dk = b.tensor({1, T, H, D}),
+               dv = b.tensor({1, T, H, D});
+  float* lse = b.buffer(H * T);
+  const auto n = attention_backward_scratch(1, T, T, H, D);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  for (const std::int64_t window : {std::int64_t{0}, std::int64_t{256}}) {
+    AttentionOptions options{0.125F, {}, nullptr, {}};
+    options.mask.window = window;
+    const std::string name = window == 0 ? ", T 4096" : ", T 4096, window 256";
+    const double pairs = window == 0 ? T * T / 2.0 : static_cast<double>(T * window);
+    b.flops(("attention_forward" + name).c_str(), 4 * pairs * H * D,
+            [&] { attention_forward(out, lse, q, k, v, options); });
+    b.flops(("attention_backward" + name).c_str(), 10 * pairs * H * D, [&] {
+      attention_backward({dq, 0}, {dk, 0}, {dv, 0}, q, out, lse, q, k, v, options, scratch);
+    });
+  }
+  AttentionOptions options{0.125F, {true, T - 1, nullptr}, nullptr, {}};
+  Tensor one = q, to = out;
+  one.dim[1] = to.dim[1] = 1;
+  for (const std::int64_t heads : {H, H / 3}) {
+    const Tensor keys(k.f32(), {1, T, heads, D}), values(v.f32(), {1, T, heads, D});
+    b.row(("attention, one query, " + std::to_string(heads) + " key heads").c_str(),
+          seconds([&] { attention_forward(to, lse, one, keys, values, options); }),
+          2.0 * 4 * static_cast<double>(T * heads * D), false);
+  }
+}
+
+void rotary_rows(Bench& b) {
+  constexpr auto B = Bench::B, T = Bench::T, H = Bench::H, C = Bench::C, R = Bench::R;
+  const Tensor x = b.tensor({B, T, C}), y = b.tensor({B, T, C}), dx = b.tensor({B, T, C}),
+               turns = b.tensor({T, C / H}), dgain = b.tensor({C / H});
+  float *gain = b.buffer(C / H), *rstd = b.buffer(R * H);
+  const auto n = rotary_backward_scratch(R, C, C / H);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  b.memory("rotary_forward", 2, C, [&] { rotary_forward(y, x, turns, nullptr, nullptr, 0, H); });
+  b.memory("rotary_backward", 2, C, [&] {
+    rotary_backward({dx, 0}, {}, y, {}, turns, nullptr, nullptr, H, {});
+  });
+  b.memory("rotary_forward, QK-norm", 2, C, [&] { rotary_forward(y, x, turns, gain, rstd, 1e-5F, H); });
+  b.memory("rotary_backward, QK-norm", 3, C, [&] {
+    rotary_backward({dx, 0}, {dgain, 0}, y, x, turns, gain, rstd, H, scratch);
+  });
+  b.memory("rotary_table", 1.0 / Bench::B / H, C, [&] { rotary_table(turns, 0, 10000); });
 }
 
 void linear_rows(Bench& b) {
@@ -195,6 +266,8 @@ std::string kernel_table() {
   b.text = head;
   linear_rows(b);
   attention_rows(b);
+  long_attention_rows(b);
+  rotary_rows(b);
   norm_rows(b);
   activation_rows(b);
   table_rows(b);

@@ -93,7 +93,7 @@ WorkResult train_work(const Work& work, Type compute, std::int64_t steps) {
 WorkResult decode_work(const Work& work, Type compute, std::int64_t steps) {
   Transformer model(model_of(work), false, compute);
   model.parameters().initialise(1337);
-  KVCache cache(work.layers, 1, work.context, work.d_model, compute);
+  KVCache cache(model.config(), 1, work.context, compute);
   Workspace workspace;
   std::int32_t token = 0;
   return time_steps(work, compute, steps, 1, [&](std::int64_t) {

@@ -9,6 +9,14 @@ namespace quern::kernels {
 
 constexpr int64_t attention_tile = 64;        // queries, and keys, of a tile
 constexpr int64_t attention_max_width = 256;  // the largest D
+constexpr int64_t attention_few_queries = 4;  // that many, without dropout, are cheaper one by one
+
+/// `count` neighbouring query heads that read the same keys and values together, so that each is read once;
+/// only for few queries. Strides in elements between these heads.
+struct AttentionGroup {
+  int64_t count, q_stride, out_stride, lse_stride;
+  const float* slopes;  // of these heads; null: none
+};
 
 /// One head of one sequence: row t of q lies at q + t * q_stride, and so on.
 struct AttentionHead {
@@ -19,7 +27,10 @@ struct AttentionHead {
   int64_t visible;               // keys at or beyond are hidden from every query
   bool causal;                   // query t sees the keys below offset + t + 1
   int64_t offset;
+  int64_t window;  // of the keys that a query sees, the latest; 0: all
   float scale;
+  float slope;  // of the bias slope * (key - offset - query)
+  AttentionGroup group;
   DropoutKey dropout;  // its row 0 is query 0
 };
 
@@ -41,6 +52,9 @@ struct AttentionGradient {
   const float* lse;
   int64_t dout_stride, out_stride;
   AttentionSink dq, dk, dv;
+  /// Query heads that share a key head come one after the other with the same scratch, which holds the sums
+  /// of dk and dv: the first sets it up, the last writes them.
+  bool first, last;
 };
 
 /// The floats that attention_backward_head needs, for a width rounded up to a multiple of 16.
@@ -50,7 +64,7 @@ constexpr int64_t attention_head_scratch(int64_t keys, int64_t padded_width) {
 
 }  // namespace quern::kernels
 
-// Queries [begin, end), at most a tile of them; one whole head.
+// Queries [begin, end), at most a tile of them; one whole query head.
 #define QUERN_LEVEL_ATTENTION_KERNELS(X)                                                \
   X(attention_forward_tile,                                                             \
     (const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end)) \

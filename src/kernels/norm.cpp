@@ -7,8 +7,11 @@ namespace quern {
 using namespace kernels;
 
 void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor stream, Tensor branch,
-                           const float* gain, const float* bias, float eps, const Dropout& dropout) {
-  QUERN_CHECK(stream && h && mean != nullptr && rstd != nullptr && gain != nullptr);
+                           const float* gain, const float* bias, float eps, const Dropout& dropout,
+                           NormKind kind) {
+  QUERN_CHECK(stream && h && rstd != nullptr && gain != nullptr);
+  QUERN_CHECK((mean != nullptr) == (kind == NormKind::layernorm));
+  QUERN_CHECK(bias == nullptr || kind == NormKind::layernorm);
   QUERN_CHECK(x || !branch);
   const std::int64_t rows = stream.rows(), cols = stream.last();
   const NormForward a = {rows_of(x, rows, cols),
@@ -32,9 +35,10 @@ std::size_t residual_norm_backward_scratch(std::int64_t rows, std::int64_t cols)
 
 void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, Tensor dx, Tensor dh,
                             Tensor x, const float* mean, const float* rstd, const float* gain,
-                            const Dropout& dropout, std::span<float> scratch) {
+                            const Dropout& dropout, std::span<float> scratch, NormKind kind) {
   QUERN_CHECK(dx || dh);
-  QUERN_CHECK(!dh || (x && mean != nullptr && rstd != nullptr && gain != nullptr));
+  QUERN_CHECK(!dh || (x && rstd != nullptr && gain != nullptr));
+  QUERN_CHECK(!dh || (mean != nullptr) == (kind == NormKind::layernorm));
   const std::int64_t rows = (dh ? dh : dx).rows(), cols = (dh ? dh : dx).last();
   const NormBackward a = {rows_of(dstream.to, rows, cols),
                           rows_of_any(dbranch.to, rows, cols),

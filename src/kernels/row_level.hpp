@@ -17,7 +17,7 @@ struct Rows {
 
 struct NormForward {
   Rows x, h, stream, branch;  // (R,C); h and branch of either type
-  float *mean, *rstd;         // (R)
+  float *mean, *rstd;         // (R); mean null: RMSNorm
   const float *gain, *bias;   // (C)
   float eps;
   int64_t cols;
@@ -28,23 +28,41 @@ struct NormBackward {
   Rows dstream, dbranch;  // (R,C); dbranch and dh of either type
   float dstream_beta, dbranch_beta;
   Rows dx, dh, x;            // (R,C)
-  const float *mean, *rstd;  // (R)
+  const float *mean, *rstd;  // (R); mean null: RMSNorm
   const float* gain;         // (C)
   float* sums;  // dgain and dbias of the rows [begin, end): (2,C), set to zero by the caller; may be null
   int64_t cols;
   DropoutKey dropout;
 };
 
-enum class Function : int { gelu, gelu_erf, relu, exp, tanh, erf, erfc };
+enum class Function : int { gelu, gelu_erf, relu, relu2, silu, exp, tanh, erf, erfc };
 
+/// y = f(x) * by
 struct Map {
-  Rows y, x;  // one type
+  Rows y, x, by;  // one type; by may be none: 1
   Function function;
 };
 
+/// dx = dy * by * f'(x), dby = dy * f(x), y = f(x) * by
 struct MapBackward {
-  Rows dx, y, dy, x;  // one type; y may be none
+  Rows dx, dby, y, dy, x, by;  // one type; y may be none, by and dby both
   Function function;
+};
+
+struct Rotary {
+  Rows y, x;           // (R,H*D), one type; in backward y is dy, and x may be none
+  const float* table;  // (T,D): cosines, then sines; null: no rotation
+  const float* gain;   // (D); null: no norm
+  float* rstd;         // (R,H)
+  float eps;
+  int64_t length, heads, width;  // T, H, D
+};
+
+struct RotaryBackward {
+  Rotary forward;
+  Rows dx;  // none: not wanted
+  float beta;
+  float* sums;  // dgain of the rows [begin, end): (D), set to zero by the caller; may be null
 };
 
 struct Loss {
@@ -141,6 +159,8 @@ struct Convert {
   X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
   X(map, (const Map& a, int64_t begin, int64_t end))                              \
   X(map_backward, (const MapBackward& a, int64_t begin, int64_t end))             \
+  X(rotary_forward, (const Rotary& a, int64_t begin, int64_t end))                \
+  X(rotary_backward, (const RotaryBackward& a, int64_t begin, int64_t end))       \
   X(loss, (const Loss& a, int64_t begin, int64_t end))                            \
   X(embedding_forward, (const Embedding& a, int64_t begin, int64_t end))          \
   X(embedding_backward, (const EmbeddingBackward& a, int64_t begin, int64_t end)) \

@@ -1,5 +1,6 @@
 #include "quern/nn/attention.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "quern/nn/init.hpp"
@@ -12,13 +13,20 @@ char* at(const Tensor& x, std::int64_t b, std::int64_t t) {
   return static_cast<char*>(x.data) + (b * x.stride[0] + t * x.stride[1]) * size_of(x.type);
 }
 
-/// Rows of (B,T,C) go behind the rows that the cache holds.
-void append(Tensor cached, std::int64_t held, const Tensor& fresh) {
+/// Rows of (B,T,K) go to the rows from `first` on.
+void put(const Tensor& cached, std::int64_t first, const Tensor& fresh) {
   QUERN_CHECK(cached.type == fresh.type);
   const auto bytes = static_cast<std::size_t>(fresh.last() * size_of(fresh.type));
   for (std::int64_t b = 0; b < fresh.dim[0]; ++b)
     for (std::int64_t t = 0; t < fresh.dim[1]; ++t)
-      std::memcpy(at(cached, b, held + t), at(fresh, b, t), bytes);
+      std::memcpy(at(cached, b, first + t), at(fresh, b, t), bytes);
+}
+
+/// The rows [begin, begin + n) move to the front.
+void move_to_front(const Tensor& cached, std::int64_t begin, std::int64_t n) {
+  const auto bytes = static_cast<std::size_t>(n * cached.stride[1] * size_of(cached.type));
+  for (std::int64_t b = 0; b < cached.dim[0]; ++b)
+    std::memmove(at(cached, b, 0), at(cached, b, begin), bytes);
 }
 
 /// The first n tokens of the cache.
@@ -31,28 +39,58 @@ Tensor prefix(Tensor cached, std::int64_t n) {
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config)
     : heads(config.n_heads),
-      qkv(scope / "qkv", config.d_model, 3 * config.d_model, config.bias,
+      key_heads(quern::key_heads(config)),
+      qkv(scope / "qkv", config.d_model, config.d_model + 2 * key_heads * head_width(config), config.bias,
           projection_init(config, config.d_model, config.d_model)),
+      q_gain(config.qk_norm ? (scope / "q_norm").vector("weight", head_width(config), 1) : nullptr),
+      k_gain(config.qk_norm ? (scope / "k_norm").vector("weight", head_width(config), 1) : nullptr),
+      eps(static_cast<float>(config.norm_eps)),
       out(scope / "out", config.d_model, config.d_model, config.bias,
           residual_init(config, config.d_model, config.d_model)),
-      dropout{scope.site(), config.attention_dropout} {}
+      dropout{scope.site(), config.attention_dropout},
+      window(config.attention == AttentionKind::sliding_window ? config.window : 0) {
+  if (config.position == PositionKind::alibi) slopes = alibi_slopes(heads);
+}
 
-Var MultiHeadAttention::operator()(Tape& tape, Var x, LayerCache* cache) const {
-  const std::int64_t C = x.dim(2), T = x.dim(1);
-  const Var packed = qkv(tape, x);  // (B,T,3C)
-  const Var q = tape.columns(packed, 0, C);
-  Var k = tape.columns(packed, C, C), v = tape.columns(packed, 2 * C, C);
-  AttentionMask mask;
-  if (cache != nullptr) {
-    QUERN_CHECK(cache->length + T <= cache->keys.dim[1] && cache->keys.dim[0] == x.dim(0), cache->length, T);
-    append(cache->keys, cache->length, k.value());
-    append(cache->values, cache->length, v.value());
-    mask.offset = cache->length;
-    cache->length += T;
-    k = tape.leaf(prefix(cache->keys, cache->length));
-    v = tape.leaf(prefix(cache->values, cache->length));
+std::int64_t MultiHeadAttention::append(LayerCache& cache, const Tensor& keys, const Tensor& values) const {
+  const std::int64_t T = keys.dim[1], capacity = cache.keys.dim[1];
+  if (window > 0 && cache.held() + T > capacity) {
+    const std::int64_t seen = std::min(window - 1, cache.held()), gone = cache.held() - seen;
+    move_to_front(cache.keys, gone, seen);
+    move_to_front(cache.values, gone, seen);
+    cache.dropped += gone;
   }
-  return out(tape, attention(tape, q, k, v, heads, mask, dropout));
+  const std::int64_t first = cache.held();
+  QUERN_CHECK(first + T <= capacity && cache.keys.dim[0] == keys.dim[0], first, T, capacity);
+  put(cache.keys, first, keys);
+  put(cache.values, first, values);
+  cache.length += T;
+  return first;
+}
+
+Var MultiHeadAttention::placed(Tape& tape, Var x, std::int64_t heads_of_x, Var rotations,
+                               Parameter* gain) const {
+  return rotations || gain != nullptr ? rotary(tape, x, heads_of_x, rotations, var(gain), eps) : x;
+}
+
+Var MultiHeadAttention::operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
+  const std::int64_t C = x.dim(2), K = C / heads * key_heads;
+  const Var packed = qkv(tape, x);  // (B,T,C+2K)
+  const Var q = placed(tape, tape.columns(packed, 0, C), heads, rotations, q_gain);
+  Var k = placed(tape, tape.columns(packed, C, K), key_heads, rotations, k_gain);
+  Var v = tape.columns(packed, C + K, K);
+  AttentionMask mask;
+  mask.window = window;
+  if (cache != nullptr) {
+    mask.offset = append(*cache, k.value(), v.value());
+    k = tape.leaf(prefix(cache->keys, cache->held()));
+    v = tape.leaf(prefix(cache->values, cache->held()));
+  }
+  const Var attended =
+      attention(tape, q, k, v, heads, key_heads, mask, dropout, slopes.empty() ? nullptr : slopes.data());
+  tape.consume(q);
+  tape.consume(k);
+  return out(tape, attended);
 }
 
 }  // namespace quern

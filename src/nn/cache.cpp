@@ -1,26 +1,33 @@
 #include "quern/nn/cache.hpp"
 
+#include <algorithm>
+
 namespace quern {
 
-KVCache::KVCache(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t d_model,
-                 Type type)
-    : capacity_(capacity),
-      numbers_(new char[static_cast<std::size_t>(layers * 2 * batch * capacity * d_model * size_of(type))]) {
-  const std::int64_t shape[] = {batch, capacity, d_model};
+KVCache::KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type)
+    : capacity_(capacity), rolls_(false) {
+  if (config.attention == AttentionKind::sliding_window) {
+    const std::int64_t enough = config.window - 1 + longest_part;
+    rolls_ = capacity >= enough;
+    capacity_ = std::min(capacity, enough);
+  }
+  const std::int64_t shape[] = {batch, capacity_, key_heads(config) * head_width(config)};
+  const std::int64_t bytes = Tensor(nullptr, type, shape).bytes();
+  numbers_.reset(new char[static_cast<std::size_t>(config.n_layers * 2 * bytes)]);
   char* next = numbers_.get();
   const auto take = [&] {
     const Tensor part(next, type, shape);
-    next += part.bytes();
+    next += bytes;
     return part;
   };
-  for (std::int64_t i = 0; i < layers; ++i) {
+  for (std::int64_t i = 0; i < config.n_layers; ++i) {
     const Tensor keys = take(), values = take();
-    layers_.push_back({keys, values, 0});
+    layers_.push_back({keys, values});
   }
 }
 
 void KVCache::clear() {
-  for (LayerCache& layer : layers_) layer.length = 0;
+  for (LayerCache& layer : layers_) layer.length = layer.dropped = 0;
 }
 
 }  // namespace quern

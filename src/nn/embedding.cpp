@@ -8,6 +8,8 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config)
       d_model_(config.d_model),
       dropout_{scope.site(), config.dropout} {
   switch (config.position) {
+    case PositionKind::rope:
+    case PositionKind::alibi:
     case PositionKind::none: break;
     case PositionKind::learned:
       learned_ = scope.matrix("positions.weight", context_length_, d_model_, embedding_init(config));

@@ -4,16 +4,22 @@
 
 namespace quern {
 
-Stack::Stack(const Scope& scope, const ModelConfig& config) : embedding(scope / "embedding", config) {
+Stack::Stack(const Scope& scope, const ModelConfig& config)
+    : embedding(scope / "embedding", config),
+      rotary_width(config.position == PositionKind::rope ? head_width(config) : 0),
+      rope_theta(config.rope_theta) {
   for (std::int64_t i = 0; i < config.n_layers; ++i)
     blocks.emplace_back(scope / "blocks" / std::to_string(i), config);
   if (config.norm_placement == NormPlacement::pre) norm.emplace(scope / "norm", config);
 }
 
 Var Stack::operator()(Tape& tape, Tokens tokens, KVCache* cache) const {
-  Flow x{embedding(tape, tokens, cache != nullptr ? cache->length() : 0), Var()};
+  const std::int64_t first = cache != nullptr ? cache->length() : 0;
+  Flow x{embedding(tape, tokens, first), Var()};
+  Var rotations;
+  if (rotary_width != 0) rotations = rotary_positions(tape, first, tokens.length, rotary_width, rope_theta);
   for (std::size_t i = 0; i < blocks.size(); ++i)
-    x = blocks[i](tape, x, cache != nullptr ? cache->layer(i) : nullptr);
+    x = blocks[i](tape, x, rotations, cache != nullptr ? cache->layer(i) : nullptr);
   return norm ? (*norm)(tape, x.stream, x.branch).normed : x.stream;
 }
 

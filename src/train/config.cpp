@@ -20,7 +20,8 @@ void validate(const Config& config) {
 }
 
 Config resolved(Config config) {
-  if (config.model.d_ff == 0) config.model.d_ff = 4 * config.model.d_model;
+  config.model.d_ff = hidden_width(config.model);
+  config.model.n_kv_heads = key_heads(config.model);
   if (config.schedule.decay_steps == 0) config.schedule.decay_steps = config.run.max_steps;
   return config;
 }

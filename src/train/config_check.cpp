@@ -36,9 +36,26 @@ class Checks {
           std::to_string(m.d_model) + " is not divisible by model.n_heads (" + std::to_string(m.n_heads) +
               ")",
           "each head takes d_model / n_heads of the width");
+    if (m.n_kv_heads != 0 && m.n_heads % m.n_kv_heads != 0)
+      add({"model.n_kv_heads", "model.n_heads"},
+          std::to_string(m.n_kv_heads) + " does not divide model.n_heads (" + std::to_string(m.n_heads) + ")",
+          "each head of keys and values serves n_heads / n_kv_heads heads of queries");
+    const bool slides = m.attention == AttentionKind::sliding_window;
+    if (slides && m.window == 0)
+      add({"model.window", "model.attention"}, "sliding_window needs a model.window of at least 1, found 0",
+          "window W sees the latest W tokens, itself included");
+    if (!slides && m.window != 0)
+      add({"model.window", "model.attention"},
+          std::to_string(m.window) + " has no effect with model.attention " + in_quotes("full"),
+          "set model.attention to sliding_window, or leave model.window out");
     if (m.position == PositionKind::sinusoidal && m.d_model % 2 != 0)
       add({"model.d_model", "model.position"},
           std::to_string(m.d_model) + " is odd, and sinusoidal positions pair a sine with a cosine");
+    if (m.position == PositionKind::rope && m.d_model % m.n_heads == 0 && m.d_model / m.n_heads % 2 != 0)
+      add({"model.d_model", "model.n_heads", "model.position"},
+          std::to_string(m.d_model) + " over " + std::to_string(m.n_heads) + " heads makes a head size of " +
+              std::to_string(m.d_model / m.n_heads) + ", which is odd, and rope turns pairs of numbers",
+          "an even d_model / n_heads");
     if (data.eval_stride > m.context_length)
       add({"data.eval_stride", "model.context_length"},
           std::to_string(data.eval_stride) + " is more than model.context_length (" +

@@ -7,6 +7,7 @@
 #include "reference/activation.hpp"
 #include "reference/check.hpp"
 #include "reference/dual.hpp"
+#include "reference/rotary.hpp"
 
 using namespace quern;
 using namespace quern::reference;
@@ -88,23 +89,46 @@ TEST_CASE("linear's gradients by dual numbers, with and without bias") {
 }
 
 TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with and without biases") {
-  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu})
+  for (const Activation activation :
+       {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::relu2, Activation::silu,
+        Activation::swiglu, Activation::geglu})
     for (const bool bias : {false, true}) {
       CAPTURE(static_cast<int>(activation), bias);
-      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(9 * 4, 2),
-                             bias ? normal(9, 3) : std::vector<float>{}, normal(4 * 9, 4),
+      const std::int64_t up = is_gated(activation) ? 18 : 9;
+      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(up * 4, 2),
+                             bias ? normal(up, 3) : std::vector<float>{}, normal(4 * 9, 4),
                              bias ? normal(4, 5) : std::vector<float>{}};
       check_gradients(
-          inputs, {{2, 3, 4}, {9, 4}, {9}, {4, 9}, {4}},
+          inputs, {{2, 3, 4}, {up, 4}, {up}, {4, 9}, {4}},
           [activation](Tape& t, const std::vector<Var>& v) {
             return feed_forward(t, v[0], v[1], v[2], v[3], v[4], activation);
           },
           [activation](const std::vector<Numbers<Dual>>& v) {
-            auto hidden = affine(v[0], v[1], v[2], 4);
-            for (Dual& h : hidden) h = reference::activation(h, activation);
-            return affine(hidden, v[3], v[4], 9);
+            return affine(hidden(affine(v[0], v[1], v[2], 4), 9, activation), v[3], v[4], 9);
           });
     }
+}
+
+TEST_CASE(
+    "rotary's gradients by dual numbers, on columns of a projection, made again after it was consumed") {
+  for (const bool norm : {false, true}) {
+    CAPTURE(norm);
+    const Inputs inputs = {normal(2 * 3 * 5, 1), normal(8 * 5, 2), norm ? normal(4, 3) : std::vector<float>{},
+                           normal(2 * 8, 4)};
+    check_gradients(
+        inputs, {{2, 3, 5}, {8, 5}, {4}, {2, 8}},
+        [](Tape& t, const std::vector<Var>& v) {
+          const Var packed = linear(t, v[0], v[1], Var());
+          const Var y = rotary(t, t.columns(packed, 0, 8), 2, rotary_positions(t, 7, 3, 4, 100), v[2], 0.1F);
+          const Var z = linear(t, y, v[3], Var());
+          t.consume(y);
+          return z;
+        },
+        [](const std::vector<Numbers<Dual>>& v) {
+          return affine(reference::rotary(affine(v[0], v[1], {}, 5), v[2], 4, 2, 3, 7, 100, double(0.1F)),
+                        v[3], {}, 8);
+        });
+  }
 }
 
 TEST_CASE("a branch that joins the stream: one tensor read by two operations sums both gradients") {

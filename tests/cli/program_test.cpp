@@ -25,6 +25,39 @@ Outcome train(const TemporaryDirectory& directory, std::vector<std::string> sett
 
 }  // namespace
 
+TEST_CASE("eval beyond the training's context, where positions have no table") {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> settings = {"run.max_steps=2", "schedule.warmup_steps=0",
+                                             "run.eval_batches=1"};
+  const auto eval = [&](const TemporaryDirectory& at, const std::string& length) {
+    return run({"eval", "--run", (at / "run").string(), "--json", "--context-length", length}, at);
+  };
+  std::vector<std::string> rope = settings;
+  rope.insert(rope.end(), {"model.position=rope", "model.norm=rmsnorm", "model.activation=swiglu"});
+  REQUIRE(train(directory, rope).code == 0);
+  const auto figures = [&](const std::string& length) {
+    const Outcome o = eval(directory, length);
+    REQUIRE(o.code == 0);
+    return nlohmann::json::parse(o.out);
+  };
+  const auto near = figures("32"), far = figures("300");
+  CHECK(far["context_length"] == 300);
+  CHECK(far["tokens"] == near["tokens"]);
+  CHECK(far["loss"] != near["loss"]);
+  CHECK(std::abs(far["loss"].get<double>() - near["loss"].get<double>()) < 0.5);
+  const Outcome too_long = eval(directory, "10000000");
+  CHECK(too_long.code == 3);
+  CHECK(has(too_long.err, "--context-length 10000000: one window needs 10000001 tokens"));
+  CHECK(eval(directory, "0").code == 2);
+
+  const TemporaryDirectory other;
+  REQUIRE(train(other, settings).code == 0);
+  CHECK(eval(other, "16").code == 0);
+  const Outcome refused = eval(other, "33");
+  CHECK(refused.code == 2);
+  CHECK(has(refused.err, "(model.position learned) are a table that ends at model.context_length (32)"));
+}
+
 TEST_CASE("train, eval, sample and curves of one run") {
   const TemporaryDirectory directory;
   const std::string at = (directory / "run").string();

@@ -37,12 +37,16 @@ TEST_CASE("cached logits equal the full forward, however the text is cut") {
   const std::vector<std::vector<std::int64_t>> cuts = {
       {12}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {5, 7}, {7, 1, 4}, {1, 11}, {11, 1}, {2, 3, 1, 6}};
   for (const auto placement : {NormPlacement::pre, NormPlacement::post})
-    for (const auto position : {PositionKind::learned, PositionKind::sinusoidal, PositionKind::none}) {
-      const auto model = random_model(small_config(placement, position, V, T));
+    for (const auto position : {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rope,
+                                PositionKind::alibi, PositionKind::none}) {
+      ModelConfig config = small_config(placement, position, V, T);
+      config.qk_norm = placement == NormPlacement::post;
+      config.n_kv_heads = placement == NormPlacement::pre ? 1 : 0;
+      const auto model = random_model(config);
       const Ids ids = some_ids(T, V);
       const auto full = logits_of(*model, ids, nullptr);  // (T,V)
       for (const auto& lengths : cuts) {
-        KVCache cache(2, 1, T, 16, Type::f32);
+        KVCache cache(config, 1, T, Type::f32);
         std::int64_t at = 0;
         for (const std::int64_t n : lengths) {
           const auto part =
@@ -68,11 +72,11 @@ TEST_CASE("the last logits of every prefix are a row of the full forward") {
   }
 }
 
-TEST_CASE("a long text is read in parts; without positions the cache grows") {
+TEST_CASE("a long text is read in parts; without a table of positions the cache grows") {
   constexpr std::int64_t T = 700, V = 11;
   const Ids ids = some_ids(T, V);
-  for (const auto position : {PositionKind::learned, PositionKind::none}) {
-    const bool grows = position == PositionKind::none;
+  for (const auto position : {PositionKind::learned, PositionKind::rope, PositionKind::none}) {
+    const bool grows = position != PositionKind::learned;
     const auto model = random_model(small_config(NormPlacement::pre, position, V, grows ? 8 : T));
     const auto full = logits_of(*model, ids, nullptr);
     Reader reader(*model);
@@ -86,6 +90,54 @@ TEST_CASE("a long text is read in parts; without positions the cache grows") {
     reader.clear();
     CHECK(reference::relative_error(reader.read(std::span(ids).first(2)), cut(full, V, 2 * V)) < tolerance);
   }
+}
+
+TEST_CASE("a window's cache rolls: cached logits equal the full forward past the window and the context") {
+  constexpr std::int64_t T = 8, V = 11, all = 1200;
+  const Ids ids = some_ids(all, V);
+  for (const auto position : {PositionKind::rope, PositionKind::alibi, PositionKind::none})
+    for (const std::int64_t window : {1, 5, 300}) {
+      CAPTURE(static_cast<int>(position), window);
+      ModelConfig config = small_config(NormPlacement::pre, position, V, T);
+      config.attention = AttentionKind::sliding_window;
+      config.window = window;
+      config.n_kv_heads = 1;
+      const auto model = random_model(config);
+      const auto full = logits_of(*model, ids, nullptr);
+      for (const std::int64_t prompt : {std::int64_t{1}, std::int64_t{2}, T - 1, T, window, window + 1}) {
+        Reader reader(*model);
+        std::int64_t at = 0;
+        const auto check_next = [&](std::int64_t n) {
+          const auto last = reader.read(std::span(ids).subspan(static_cast<std::size_t>(at), n));
+          at += n;
+          CHECK(reference::relative_error(last, cut(full, (at - 1) * V, at * V)) < tolerance);
+        };
+        for (const std::int64_t n :
+             {prompt, std::int64_t{1}, std::int64_t{600}, std::int64_t{1}, std::int64_t{90}})
+          check_next(n);
+        for (int i = 0; i < 100; ++i) check_next(1);
+        CHECK(reader.length() == at);
+      }
+    }
+  ModelConfig config = small_config(NormPlacement::pre, PositionKind::rope, V, T);
+  config.attention = AttentionKind::sliding_window;
+  config.window = 5;
+  CHECK(KVCache(config, 1, 1'000'000, Type::f32).capacity() == 4 + KVCache::longest_part);
+  CHECK(KVCache(config, 1, T, Type::f32).capacity() == T);
+}
+
+TEST_CASE("a window does not lift the limit of a table of positions") {
+  ModelConfig config = small_config(NormPlacement::pre, PositionKind::learned, 11, 8);
+  config.attention = AttentionKind::sliding_window;
+  config.window = 3;
+  const auto model = random_model(config);
+  Reader reader(*model);
+  CHECK(reader.limit() == 8);
+  const Ids ids = some_ids(8, 11);
+  const auto full = logits_of(*model, ids, nullptr);
+  reader.read(std::span(ids).first(7));
+  CHECK(reference::relative_error(reader.read(std::span(ids).subspan(7)), cut(full, 7 * 11, 8 * 11)) <
+        tolerance);
 }
 
 }  // namespace

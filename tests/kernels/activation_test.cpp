@@ -9,7 +9,8 @@ using namespace quern::reference;
 
 namespace {
 
-constexpr Activation all[] = {Activation::gelu, Activation::gelu_erf, Activation::relu};
+constexpr Activation all[] = {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::relu2,
+                              Activation::silu};
 constexpr float inf = std::numeric_limits<float>::infinity();
 constexpr float huge = std::numeric_limits<float>::max();
 
@@ -45,9 +46,11 @@ TEST_CASE("activations over a dense sweep", "[activation]") {
     double worst = 0, worst_slope = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Dual wanted = activation(Dual(double(x[i]), 1), kind);
-      const double scale = std::max(1.0, double(x[i]));
-      worst = worse(worst, std::abs(double(y[i]) - wanted.value) / scale);
-      worst_slope = worse(worst_slope, std::abs(double(dx[i]) - wanted.slope));
+      const auto error = [](float got, double exact) {
+        return std::abs(double(got) - exact) / std::max(1.0, std::abs(exact));
+      };
+      worst = worse(worst, error(y[i], wanted.value));
+      worst_slope = worse(worst_slope, error(dx[i], wanted.slope));
     }
     CAPTURE(static_cast<int>(kind));
     CHECK(worst < 2e-7);
@@ -63,7 +66,10 @@ TEST_CASE("the negative tail keeps its digits", "[activation]") {
 }
 
 TEST_CASE("activations are finite everywhere, have limits and pass NaN on", "[activation]") {
+  CHECK(forward({-inf, -huge, -1, 3, inf}, Activation::relu2) == std::vector<float>{0, 0, 0, 9, inf});
   for (const Activation kind : all) {
+    for (const float nan : forward(poison(17), kind)) CHECK(std::isnan(nan));
+    if (kind == Activation::relu2) continue;  // a square does not stay finite
     const auto y = forward({-inf, -huge, -1e20F, -100, 100, 1e20F, huge, inf}, kind);
     const auto d = slope({-inf, -huge, -1e20F, -100, 100, 1e20F, huge, inf}, kind);
     for (std::size_t i = 0; i < 4; ++i) CHECK((std::abs(y[i]) < 1e-30F && std::abs(d[i]) < 1e-30F));
@@ -72,7 +78,6 @@ TEST_CASE("activations are finite everywhere, have limits and pass NaN on", "[ac
     CHECK(y[5] == 1e20F);
     CHECK(y[6] == huge);
     CHECK(y[7] == inf);
-    for (const float nan : forward(poison(17), kind)) CHECK(std::isnan(nan));
   }
 }
 
@@ -99,6 +104,34 @@ TEST_CASE("activation backward against dual numbers, with and without y", "[acti
   }
 }
 
+TEST_CASE("gated activations against dual numbers, forward and backward", "[activation]") {
+  for (const Activation kind : {Activation::swiglu, Activation::geglu})
+    for (const std::int64_t F : {1, 17, 64, 513}) {
+      auto pre = normal(2 * 2 * F, 1, 2), dy = normal(2 * F, 2);
+      auto y = poison(2 * F), again = y, dpre = poison(2 * 2 * F);
+      std::vector<double> value, wanted(pre.size());
+      for (std::size_t i = 0; i < dy.size(); ++i) {
+        const std::size_t n = static_cast<std::size_t>(F), gate = i / n * 2 * n + i % n;
+        const Dual by_gate = gated(Dual(double(pre[gate]), 1), Dual(double(pre[gate + n])), kind);
+        const Dual by_value = gated(Dual(double(pre[gate])), Dual(double(pre[gate + n]), 1), kind);
+        value.push_back(by_gate.value);
+        wanted[gate] = by_gate.slope * double(dy[i]);
+        wanted[gate + n] = by_value.slope * double(dy[i]);
+      }
+      const Tensor x(pre.data(), {2, 2 * F}), dx(dpre.data(), {2, 2 * F}), d(dy.data(), {2, F});
+      activation_forward({y.data(), {2, F}}, x, kind);
+      activation_backward(dx, {again.data(), {2, F}}, d, x, kind);
+      CAPTURE(F, static_cast<int>(kind));
+      CHECK(relative_error(y, value, 1) < 1e-6);
+      CHECK(again == y);
+      CHECK(relative_error(dpre, wanted, 1) < 1e-6);
+      const auto first = dpre;
+      activation_backward(dx, d, d, x, kind);  // y in the place of dy
+      CHECK(dy == y);
+      CHECK(dpre == first);
+    }
+}
+
 TEST_CASE("activations on columns of a wider tensor", "[activation]") {
   auto wide = normal(5 * 40, 3), narrow = normal(5 * 17, 4);
   const auto before = wide;
@@ -117,4 +150,10 @@ TEST_CASE("activations have the same bits on two threads", "[activation]") {
     CHECK(same_on_two_threads([&] { return forward(x, kind); }));
     CHECK(same_on_two_threads([&] { return slope(x, kind); }));
   }
+  auto pre = normal(300 * 2 * 111, 7);
+  CHECK(same_on_two_threads([&] {
+    auto y = poison(300 * 111);
+    activation_forward({y.data(), {300, 111}}, {pre.data(), {300, 2 * 111}}, Activation::swiglu);
+    return y;
+  }));
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "quern/kernels/attention.hpp"
+#include "quern/kernels/rotary.hpp"
 #include "reference/check.hpp"
 
 using namespace quern;
@@ -78,7 +79,22 @@ struct Case {
   Matrix x, m, w[3], out_weight, R;
   AttentionMask mask;
   bool self;
+  std::int64_t key_heads = H;
+  bool rope = false;
+  std::vector<float> slopes = {};
 };
+
+/// Heads turned by positions 0, 1, …, or back.
+void turn(std::vector<float>& x, std::int64_t B, std::int64_t heads, std::int64_t D, bool back) {
+  const std::int64_t T = static_cast<std::int64_t>(x.size()) / (B * heads * D);
+  std::vector<float> table(static_cast<std::size_t>(T * D));
+  const Tensor turns(table.data(), {T, D}), view(x.data(), {B, T, heads * D});
+  rotary_table(turns, 0, 10000);
+  if (back)
+    rotary_backward({view, 0}, {}, view, {}, turns, nullptr, nullptr, heads, {});
+  else
+    rotary_forward(view, view, turns, nullptr, nullptr, 0, heads);
+}
 
 void check(const Case& c, const json& j, const std::string names[3], const std::string& output) {
   const std::int64_t T = c.x.rows / c.B, S = c.m.rows / c.B, C = c.w[0].cols, D = C / c.H;
@@ -87,20 +103,24 @@ void check(const Case& c, const json& j, const std::string names[3], const std::
   const bool projected = !c.out_weight.data.empty();
   std::vector<float> dout = narrow(projected ? product(c.R, transposed(c.out_weight)) : c.R);
   std::vector<float> out = poison(c.B * T * C), lse = poison(c.B * c.H * T);
-  std::vector<float> dq = poison(c.B * T * C), dk = poison(c.B * S * C), dv = poison(c.B * S * C);
+  const std::int64_t K = c.key_heads * D;
+  std::vector<float> dq = poison(c.B * T * C), dk = poison(c.B * S * K), dv = poison(c.B * S * K);
   const auto view = [&](std::vector<float>& data, std::int64_t rows) {
-    return Tensor(data.data(), {c.B, rows, c.H, D});
+    return Tensor(data.data(), {c.B, rows, std::int64_t(data.size()) / (c.B * rows * D), D});
   };
+  if (c.rope) turn(q, c.B, c.H, D, false), turn(k, c.B, c.key_heads, D, false);
   AttentionOptions options;
   options.scale = static_cast<float>(1 / std::sqrt(double(D)));
   options.mask = c.mask;
-  std::vector<float> scratch(attention_backward_scratch(c.B, T, S, c.H, D));
+  if (!c.slopes.empty()) options.slopes = c.slopes.data();
+  std::vector<float> scratch(attention_backward_scratch(c.B, T, S, c.key_heads, D));
   attention_forward(view(out, T), lse.data(), view(q, T), view(k, S), view(v, S), options);
   attention_backward({view(dq, T), 0}, {view(dk, S), 0}, {view(dv, S), 0}, view(dout, T), view(out, T),
                      lse.data(), view(q, T), view(k, S), view(v, S), options, scratch);
+  if (c.rope) turn(dq, c.B, c.H, D, true), turn(dk, c.B, c.key_heads, D, true);
 
   check_near(projected ? product(widen(out, C), c.out_weight) : widen(out, C), j.at(output));
-  const Matrix d[3] = {widen(dq, C), widen(dk, C), widen(dv, C)};
+  const Matrix d[3] = {widen(dq, C), widen(dk, K), widen(dv, K)};
   for (int i = 0; i < 3; ++i)
     check_near(product(transposed(i == 0 ? c.x : c.m), d[i]), j.at("grad_W_" + names[i]));
   const Matrix dx = product(d[0], transposed(c.w[0]));
@@ -137,14 +157,13 @@ TEST_CASE("attention equals PyTorch in float64: one head") {
   CHECK(seen == 4);
 }
 
-TEST_CASE("attention equals PyTorch in float64: heads, cross-attention and padding") {
+TEST_CASE("attention equals PyTorch in float64: heads, cross-attention, padding, windows, ALiBi, RoPE") {
   const std::string names[3] = {"q", "k", "v"};
   int seen = 0;
   const json file = fixture("attention_family.json");
   for (const json& j : file.at("cases")) {
     const std::string name = j.at("name");
-    if (name != "multi_head_causal" && name != "cross_attention_padded" && name != "row_that_sees_nothing")
-      continue;
+    if (!j.contains("heads")) continue;  // scores and kinds of another kernel
     INFO(name);
     const bool self = !j.contains("M");
     Case c{static_cast<std::int64_t>(j.at("X").size()),
@@ -157,11 +176,19 @@ TEST_CASE("attention equals PyTorch in float64: heads, cross-attention and paddi
            {self, 0, nullptr},
            self};
     for (int i = 0; i < 3; ++i) c.w[i] = read(j.at("W_" + names[i]));
+    c.key_heads = j.value("kv_heads", c.H);
+    c.rope = name.starts_with("rope");
+    c.mask.window = j.value("window", std::int64_t{0});
+    if (j.contains("slopes")) c.slopes = alibi_slopes(c.H);
     std::vector<std::int32_t> lengths;
     if (j.contains("key_lengths")) lengths = j.at("key_lengths").get<std::vector<std::int32_t>>();
     if (!lengths.empty()) c.mask.lengths = lengths.data();
     check(c, j, names, "O");
     ++seen;
   }
-  CHECK(seen == 3);
+  CHECK(seen == 6);
+  for (const auto& [heads, slopes] : file.at("alibi_slopes").items()) {
+    CAPTURE(heads);
+    CHECK(relative_error(alibi_slopes(std::stoll(heads)), slopes.get<std::vector<double>>()) < 1e-7);
+  }
 }

@@ -35,11 +35,11 @@ struct Inputs {
 };
 
 /// A (B,rows,H,D) view on part `which` of a (B,rows,parts,H,D) buffer.
-Tensor part_of(float* data, const AttentionShape& n, std::int64_t rows, std::int64_t parts,
+Tensor part_of(float* data, const AttentionShape& n, std::int64_t H, std::int64_t rows, std::int64_t parts,
                std::int64_t which) {
-  Tensor x(data, {n.B, rows, n.H, n.D});
-  x.data = data + which * n.H * n.D;
-  x.stride[1] = parts * n.H * n.D;
+  Tensor x(data, {n.B, rows, H, n.D});
+  x.data = data + which * H * n.D;
+  x.stride[1] = parts * H * n.D;
   x.stride[0] = rows * x.stride[1];
   return x;
 }
@@ -69,10 +69,9 @@ struct Results {
 
 Results run(const Inputs& in, float beta = 0, const std::vector<float>* before = nullptr) {
   const AttentionShape& n = in.n;
-  const std::int64_t H_D = n.H * n.D;
-  std::vector<float> queries = poison(n.B * n.T * 3 * H_D), keys = poison(n.B * n.S * 2 * H_D);
-  const Tensor q = part_of(queries.data(), n, n.T, 3, 1);
-  const Tensor k = part_of(keys.data(), n, n.S, 2, 0), v = part_of(keys.data(), n, n.S, 2, 1);
+  std::vector<float> queries = poison(3 * n.queries()), keys = poison(2 * n.keys());
+  const Tensor q = part_of(queries.data(), n, n.H, n.T, 3, 1);
+  const Tensor k = part_of(keys.data(), n, n.Hkv, n.S, 2, 0), v = part_of(keys.data(), n, n.Hkv, n.S, 2, 1);
   scatter(q, in.q);
   scatter(k, in.k);
   scatter(v, in.v);
@@ -80,23 +79,25 @@ Results run(const Inputs& in, float beta = 0, const std::vector<float>* before =
   const Tensor out_view(out.data(), {n.B, n.T, n.H, n.D}), dout_view(dout.data(), {n.B, n.T, n.H, n.D});
   attention_forward(out_view, lse.data(), q, k, v, in.options);
 
-  std::vector<float> dqueries = poison(n.B * n.T * 3 * H_D), dkeys = poison(n.B * n.S * 2 * H_D);
-  const Sink dq{part_of(dqueries.data(), n, n.T, 3, 1), beta};
-  const Sink dk{part_of(dkeys.data(), n, n.S, 2, 0), beta}, dv{part_of(dkeys.data(), n, n.S, 2, 1), beta};
+  std::vector<float> dqueries = poison(3 * n.queries()), dkeys = poison(2 * n.keys());
+  const Sink dq{part_of(dqueries.data(), n, n.H, n.T, 3, 1), beta};
+  const Sink dk{part_of(dkeys.data(), n, n.Hkv, n.S, 2, 0), beta};
+  const Sink dv{part_of(dkeys.data(), n, n.Hkv, n.S, 2, 1), beta};
   if (before) {
     scatter(dq.to, before[0]);
     scatter(dk.to, before[1]);
     scatter(dv.to, before[2]);
   }
-  std::vector<float> scratch(attention_backward_scratch(n.B, n.T, n.S, n.H, n.D),
+  std::vector<float> scratch(attention_backward_scratch(n.B, n.T, n.S, n.Hkv, n.D),
                              std::numeric_limits<float>::quiet_NaN());
   attention_backward(dq, dk, dv, dout_view, out_view, lse.data(), q, k, v, in.options, scratch);
   return {out, lse, gather(dq.to), gather(dk.to), gather(dv.to)};
 }
 
 void check_against_reference(const Inputs& in) {
-  INFO("B " << in.n.B << " T " << in.n.T << " S " << in.n.S << " H " << in.n.H << " D " << in.n.D
-            << " causal " << in.options.mask.causal << " offset " << in.options.mask.offset);
+  INFO("B " << in.n.B << " T " << in.n.T << " S " << in.n.S << " H " << in.n.H << " over " << in.n.Hkv
+            << " D " << in.n.D << " causal " << in.options.mask.causal << " offset " << in.options.mask.offset
+            << " window " << in.options.mask.window);
   const auto q = widen(in.q), k = widen(in.k), v = widen(in.v), dout = widen(in.dout);
   std::vector<double> lse;
   const auto out = attention(in.n, q, k, v, in.options, &lse);
@@ -129,6 +130,14 @@ TEST_CASE("attention's mask describes a span") {
   CHECK(padded.span(1, 5, 10).end == 3);
   CHECK(both.span(1, 0, 10).end == 2);
   CHECK(both.span(1, 2, 10).end == 3);
+  const AttentionMask window{true, 2, nullptr, 4}, padded_window{true, 2, lengths, 4};
+  CHECK((window.span(0, 1, 10).begin == 0 && window.span(0, 1, 10).end == 4));
+  CHECK((window.span(0, 2, 10).begin == 1 && window.span(0, 2, 10).end == 5));
+  CHECK((window.span(0, 9, 10).begin == 8 && window.span(0, 9, 10).end == 10));  // a part of it is not there
+  CHECK((padded_window.span(1, 3, 10).begin == 2 && padded_window.span(1, 3, 10).end == 3));
+  CHECK((padded_window.span(1, 9, 10).begin == 3 && padded_window.span(1, 9, 10).end == 3));  // empty
+  const AttentionMask itself{true, 0, nullptr, 1};
+  CHECK((itself.span(0, 7, 10).begin == 7 && itself.span(0, 7, 10).end == 8));
 }
 
 TEST_CASE("attention forward and backward equal the double reference") {
@@ -151,10 +160,61 @@ TEST_CASE("attention with keys before the first query, other lengths than the qu
   }
 }
 
+TEST_CASE("heads of queries share heads of keys and values") {
+  for (const std::int64_t T : {1, 3, 20, 70})
+    for (const std::int64_t key_heads : {1, 2, 3}) {
+      check_against_reference(Inputs({2, T, T, 6, 20, key_heads}));
+      check_against_reference(Inputs({1, T, T + 33, 6, 16, key_heads}, {true, 33, nullptr}));
+    }
+  Inputs in({2, 40, 40, 4, 8, 2});
+  in.options.dropout = Dropout(RandomStream(11, 12, 13), 0.3, 5);
+  check_against_reference(in);
+}
+
+TEST_CASE("a sliding window of keys") {
+  for (const std::int64_t T : {1, 3, 20, 65, 200})
+    for (const std::int64_t window : {1, 2, 7, 8, 63, 64, 100, 1000}) {
+      check_against_reference(Inputs({1, T, T, 2, 20}, {true, 0, nullptr, window}));
+      check_against_reference(Inputs({2, T, T + 71, 2, 16, 1}, {true, 71, nullptr, window}));
+      const std::int32_t lengths[] = {0, 1, 69, 90};
+      check_against_reference(Inputs({4, T, 90, 1, 12}, {true, 15, lengths, window}));
+    }
+  check_against_reference(Inputs({1, 130, 130, 1, 256}, {true, 0, nullptr, 40}));  // tiles of fewer keys
+  Inputs dropped({2, 150, 150, 2, 20}, {true, 0, nullptr, 37});
+  dropped.options.dropout = Dropout(RandomStream(11, 12, 13), 0.3, 5);
+  check_against_reference(dropped);
+}
+
+TEST_CASE("a window of one key sees only itself") {
+  const Inputs in({2, 70, 70, 2, 20}, {true, 0, nullptr, 1});
+  const Results got = run(in);
+  CHECK(relative_error(got.out, widen(in.v)) < 1e-6);
+  CHECK(relative_error(got.dv, widen(in.dout)) < 1e-6);
+}
+
+TEST_CASE("scores fall with the distance by ALiBi's slopes") {
+  for (const std::int64_t T : {1, 3, 20, 70})
+    for (const std::int64_t H : {1, 2, 3, 6}) {
+      const std::vector<float> slopes = alibi_slopes(H);
+      for (const AttentionMask& mask : {AttentionMask{}, AttentionMask{true, 40, nullptr, 50}}) {
+        Inputs in({2, T, T + mask.offset, H, 12, 1}, mask);
+        in.options.slopes = slopes.data();
+        check_against_reference(in);
+      }
+    }
+  const std::vector<float> slopes = alibi_slopes(2);
+  Inputs dropped({1, 80, 80, 2, 16});
+  dropped.options.slopes = slopes.data();
+  dropped.options.dropout = Dropout(RandomStream(11, 12, 13), 0.3, 5);
+  check_against_reference(dropped);
+}
+
 TEST_CASE("the reference's gradient formulas equal dual numbers") {
-  const AttentionShape n{2, 4, 5, 2, 3};
+  const AttentionShape n{2, 4, 5, 4, 3, 2};
   const std::int32_t lengths[] = {5, 2};
-  Inputs in(n, {true, 1, lengths});
+  const std::vector<float> slopes = alibi_slopes(4);
+  Inputs in(n, {true, 1, lengths, 3});
+  in.options.slopes = slopes.data();
   in.options.dropout = Dropout(RandomStream(3, 4, 5), 0.25, 7);
   const auto q = widen(in.q), k = widen(in.k), v = widen(in.v), dout = widen(in.dout);
   const auto g = attention_gradients(n, dout, q, k, v, in.options);
@@ -233,6 +293,27 @@ TEST_CASE("what lies in hidden keys and values reaches nothing") {
     }
 }
 
+TEST_CASE("what a window has left behind reaches nothing") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t T : {1, 3, 40})
+    for (const std::int64_t window : {1, 9, 30}) {
+      const AttentionShape n{1, T, 58 + T, 2, 17, 1};
+      const AttentionMask mask{true, 58, nullptr, window};
+      Inputs clean(n, mask), dirty(n, mask);
+      for (std::int64_t s = 0; s < mask.span(0, 0, n.S).begin; ++s)
+        for (std::int64_t d = 0; d < n.D; ++d) {
+          dirty.k[n.k(0, s, 0, d)] = d % 2 == 0 ? nan : -inf;
+          dirty.v[n.k(0, s, 0, d)] = d % 2 == 0 ? inf : nan;
+        }
+      const Results a = run(clean), b = run(dirty);
+      CAPTURE(T, window);
+      CHECK(same_bits(a.out, b.out));
+      CHECK(same_bits(a.dq, b.dq));
+      CHECK(same_bits(a.dk, b.dk));
+      CHECK(same_bits(a.dv, b.dv));
+    }
+}
+
 TEST_CASE("a NaN that is seen is not swallowed") {
   for (const std::int64_t T : {1, 20}) {
     Inputs in({1, T, 20, 1, 8}, {false, 0, nullptr});
@@ -294,7 +375,7 @@ TEST_CASE("decoding one query at a time equals the whole sequence") {
 
 TEST_CASE("attention's bits do not depend on the number of threads") {
   const int threads = thread_count();
-  Inputs in({3, 130, 130, 3, 20});
+  Inputs in({3, 130, 130, 6, 20, 3});
   in.options.dropout = Dropout(RandomStream(5, 6, 7), 0.2, 0);
   set_thread_count(1);
   const Results one = run(in);

@@ -12,6 +12,7 @@
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
+#include "quern/kernels/rotary.hpp"
 #include "reference/check.hpp"
 #include "reference/oracle.hpp"
 
@@ -128,21 +129,26 @@ TEST_CASE("gemm takes bf16 on either side and writes either type", "[bf16]") {
 
 TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
   constexpr std::int64_t R = 5;
+  const auto cases = {std::tuple(true, NormKind::layernorm), std::tuple(false, NormKind::layernorm),
+                      std::tuple(true, NormKind::rmsnorm)};
   for (const std::int64_t C : widths)
-    for (const bool half_h : {true, false}) {
+    for (const auto& [half_h, kind] : cases) {
+      const bool layer = kind == NormKind::layernorm;
       const Dropout dropout(RandomStream(1, 2, 3), 0.25, 0);
-      std::vector<float> stream = normal(R * C, 1), gain = normal(C, 3), bias = normal(C, 4);
+      std::vector<float> stream = normal(R * C, 1), gain = normal(C, 3), biases = normal(C, 4);
+      const float* bias = layer ? biases.data() : nullptr;
       Twin branch(R * C, 2), h(R * C);
       std::vector<float> x = poison(R * C), x32 = x, mean = poison(R), rstd = poison(R), mean32 = mean,
                          rstd32 = rstd;
-      residual_norm_forward({x.data(), {R, C}}, half_h ? h.h({R, C}) : h.f({R, C}), mean.data(), rstd.data(),
-                            {stream.data(), {R, C}}, branch.h({R, C}), gain.data(), bias.data(), 1e-5F,
-                            dropout);
+      float *means = layer ? mean.data() : nullptr, *means32 = layer ? mean32.data() : nullptr;
+      residual_norm_forward({x.data(), {R, C}}, half_h ? h.h({R, C}) : h.f({R, C}), means, rstd.data(),
+                            {stream.data(), {R, C}}, branch.h({R, C}), gain.data(), bias, 1e-5F, dropout,
+                            kind);
       std::vector<float> plain = poison(R * C);
-      residual_norm_forward({x32.data(), {R, C}}, {plain.data(), {R, C}}, mean32.data(), rstd32.data(),
-                            {stream.data(), {R, C}}, branch.f({R, C}), gain.data(), bias.data(), 1e-5F,
-                            dropout);
-      CAPTURE(C, half_h);
+      residual_norm_forward({x32.data(), {R, C}}, {plain.data(), {R, C}}, means32, rstd32.data(),
+                            {stream.data(), {R, C}}, branch.f({R, C}), gain.data(), bias, 1e-5F, dropout,
+                            kind);
+      CAPTURE(C, half_h, layer);
       CHECK(same(x, x32));
       CHECK(same(mean, mean32));
       if (half_h) {
@@ -157,10 +163,10 @@ TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
                          db = poison(C), db32 = db, scratch(residual_norm_backward_scratch(R, C));
       residual_norm_backward({{ds.data(), {R, C}}, 0}, {dbranch.h({R, C}), 0}, {{dg.data(), {C}}, 0},
                              {{db.data(), {C}}, 0}, {dx.data(), {R, C}}, half_h ? dh.h({R, C}) : dh.f({R, C}),
-                             {x.data(), {R, C}}, mean.data(), rstd.data(), gain.data(), dropout, scratch);
+                             {x.data(), {R, C}}, means, rstd.data(), gain.data(), dropout, scratch, kind);
       residual_norm_backward({{ds32.data(), {R, C}}, 0}, {dbranch.f({R, C}), 0}, {{dg32.data(), {C}}, 0},
                              {{db32.data(), {C}}, 0}, {dx.data(), {R, C}}, dh.f({R, C}), {x.data(), {R, C}},
-                             mean.data(), rstd.data(), gain.data(), dropout, scratch);
+                             means, rstd.data(), gain.data(), dropout, scratch, kind);
       CHECK(same(ds, ds32));
       CHECK(same(dg, dg32));
       CHECK(same(db, db32));
@@ -170,7 +176,8 @@ TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
 
 TEST_CASE("activations and column sums of bf16", "[bf16]") {
   for (const std::int64_t C : widths)
-    for (const Activation kind : {Activation::gelu, Activation::gelu_erf, Activation::relu}) {
+    for (const Activation kind :
+         {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::relu2, Activation::silu}) {
       Twin pre(3 * C, 1, 3), y(3 * C), again(3 * C), dy(3 * C, 2), dpre(3 * C);
       activation_forward(y.h({3, C}), pre.h({3, C}), kind);
       activation_forward(y.f({3, C}), pre.f({3, C}), kind);
@@ -187,21 +194,66 @@ TEST_CASE("activations and column sums of bf16", "[bf16]") {
     }
 }
 
+TEST_CASE("gated activations of bf16", "[bf16]") {
+  for (const std::int64_t F : widths)
+    for (const Activation kind : {Activation::swiglu, Activation::geglu}) {
+      Twin pre(3 * 2 * F, 1, 3), y(3 * F), again(3 * F), dy(3 * F, 2), dpre(3 * 2 * F);
+      activation_forward(y.h({3, F}), pre.h({3, 2 * F}), kind);
+      activation_forward(y.f({3, F}), pre.f({3, 2 * F}), kind);
+      activation_backward(dpre.h({3, 2 * F}), again.h({3, F}), dy.h({3, F}), pre.h({3, 2 * F}), kind);
+      activation_backward(dpre.f({3, 2 * F}), again.f({3, F}), dy.f({3, F}), pre.f({3, 2 * F}), kind);
+      CAPTURE(F, static_cast<int>(kind));
+      CHECK(y.rounded());
+      CHECK(again.rounded());
+      CHECK(dpre.rounded());
+    }
+}
+
+TEST_CASE("turned and normalised heads of bf16", "[bf16]") {
+  const std::int64_t T = 3, H = 2;
+  for (const std::int64_t D : {2, 20, 64})
+    for (const bool norm : {false, true}) {
+      Twin x(T * H * D, 1), y(T * H * D), dy(T * H * D, 2), dx(T * H * D);
+      std::vector<float> table(static_cast<std::size_t>(T * D)), gains = normal(D, 3), stds = poison(T * H);
+      const Tensor turns(table.data(), {T, D});
+      rotary_table(turns, 5, 10000);
+      const float* gain = norm ? gains.data() : nullptr;
+      float* rstd = norm ? stds.data() : nullptr;
+      const auto shape = {std::int64_t{1}, T, H * D};
+      rotary_forward(y.h(shape), x.h(shape), turns, gain, rstd, 1e-5F, H);
+      rotary_forward(y.f(shape), x.f(shape), turns, gain, rstd, 1e-5F, H);
+      CAPTURE(D, norm);
+      CHECK(y.rounded());
+      std::vector<float> dgain = poison(D), dgain32 = dgain, scratch(rotary_backward_scratch(T, H * D, D));
+      const auto sink = [&](std::vector<float>& to) { return norm ? Sink{{to.data(), {D}}, 0} : Sink(); };
+      rotary_backward({dx.h(shape), 0}, sink(dgain), dy.h(shape), x.h(shape), turns, gain, rstd, H, scratch);
+      rotary_backward({dx.f(shape), 0}, sink(dgain32), dy.f(shape), x.f(shape), turns, gain, rstd, H,
+                      scratch);
+      CHECK(dx.rounded());
+      CHECK(same(dgain, dgain32));
+    }
+}
+
 TEST_CASE("attention of bf16, whole tiles and single queries, forward and backward", "[bf16]") {
   const struct {
     std::int64_t T, S, H, D;
     double rate;
-  } cases[] = {
-      {1, 70, 2, 17, 0}, {3, 3, 1, 64, 0}, {70, 70, 2, 16, 0}, {70, 70, 2, 24, 0.3}, {65, 130, 1, 64, 0}};
+    std::int64_t Hkv = H, window = 0;
+  } cases[] = {{1, 70, 2, 17, 0},           {3, 3, 1, 64, 0},        {70, 70, 2, 16, 0},
+               {70, 70, 2, 24, 0.3},        {65, 130, 1, 64, 0},     {33, 40, 4, 16, 0, 2},
+               {70, 80, 2, 20, 0.2, 1, 33}, {1, 80, 2, 20, 0, 1, 33}};
   for (const auto& c : cases) {
     const std::int64_t B = 2;
-    Twin q(B * c.T * c.H * c.D, 1), k(B * c.S * c.H * c.D, 2), v(B * c.S * c.H * c.D, 3);
+    Twin q(B * c.T * c.H * c.D, 1), k(B * c.S * c.Hkv * c.D, 2), v(B * c.S * c.Hkv * c.D, 3);
     Twin out(B * c.T * c.H * c.D), dout(B * c.T * c.H * c.D, 4);
     std::vector<float> lse = poison(B * c.H * c.T), lse32 = lse;
-    AttentionOptions options{0.3F, {}, {}};
+    const std::vector<float> slopes = alibi_slopes(c.H);
+    AttentionOptions options{0.3F, {}, nullptr, {}};
     options.mask.offset = c.S - c.T;
+    options.mask.window = c.window;
+    if (c.window > 0) options.slopes = slopes.data();
     if (c.rate > 0) options.dropout = Dropout(RandomStream(1, 2, 3), c.rate, 0);
-    const auto shape_q = {B, c.T, c.H, c.D}, shape_k = {B, c.S, c.H, c.D};
+    const auto shape_q = {B, c.T, c.H, c.D}, shape_k = {B, c.S, c.Hkv, c.D};
     attention_forward(out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options);
     attention_forward(out.f(shape_q), lse32.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options);
     CAPTURE(c.T, c.S, c.D);
@@ -213,9 +265,9 @@ TEST_CASE("attention of bf16, whole tiles and single queries, forward and backwa
       const auto sink = [beta](std::int64_t n, std::uint64_t seed) {
         return beta == 0 ? Twin(n) : Twin(n, seed);
       };
-      Twin dq = sink(B * c.T * c.H * c.D, 5), dk = sink(B * c.S * c.H * c.D, 6),
-           dv = sink(B * c.S * c.H * c.D, 7);
-      std::vector<float> scratch(attention_backward_scratch(B, c.T, c.S, c.H, c.D));
+      Twin dq = sink(B * c.T * c.H * c.D, 5), dk = sink(B * c.S * c.Hkv * c.D, 6),
+           dv = sink(B * c.S * c.Hkv * c.D, 7);
+      std::vector<float> scratch(attention_backward_scratch(B, c.T, c.S, c.Hkv, c.D));
       attention_backward({dq.h(shape_q), beta}, {dk.h(shape_k), beta}, {dv.h(shape_k), beta}, dout.h(shape_q),
                          out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options,
                          scratch);

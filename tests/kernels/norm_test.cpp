@@ -22,6 +22,7 @@ struct Case {
   std::int64_t rows, cols;
   std::vector<float> stream, branch, gain, bias, dx, dh, x, h, mean, rstd;
   Dropout dropout;
+  NormKind kind = NormKind::layernorm;
 
   Case(std::int64_t r, std::int64_t c, const Dropout& d = {})
       : rows(r),
@@ -38,15 +39,22 @@ struct Case {
         rstd(poison(r)),
         dropout(d) {}
 
+  Case& rms() {
+    kind = NormKind::rmsnorm;
+    bias.clear();
+    return *this;
+  }
+
+  float* means() { return kind == NormKind::layernorm ? mean.data() : nullptr; }
   Tensor view(std::vector<float>& v) const { return v.empty() ? Tensor() : Tensor(v.data(), {rows, cols}); }
   Tensor row(std::vector<float>& v) const { return v.empty() ? Tensor() : Tensor(v.data(), {cols}); }
 
   void forward() {
-    residual_norm_forward(view(x), view(h), mean.data(), rstd.data(), view(stream), view(branch), gain.data(),
-                          bias.empty() ? nullptr : bias.data(), eps, dropout);
+    residual_norm_forward(view(x), view(h), means(), rstd.data(), view(stream), view(branch), gain.data(),
+                          bias.empty() ? nullptr : bias.data(), eps, dropout, kind);
   }
   ResidualNorm<double> wanted() const {
-    return residual_norm(widen(stream), widen(branch), widen(gain), widen(bias), eps, dropout);
+    return residual_norm(widen(stream), widen(branch), widen(gain), widen(bias), eps, dropout, kind);
   }
 
   /// stream, branch, gain and bias one after the other; the sum of dx * x + dh * h as their function.
@@ -64,7 +72,7 @@ struct Case {
     at += std::ptrdiff_t(b.size());
     const auto g = take(gain.size());
     at += std::ptrdiff_t(g.size());
-    const auto out = residual_norm(s, b, g, std::vector<Dual>(at, all.end()), eps, dropout);
+    const auto out = residual_norm(s, b, g, std::vector<Dual>(at, all.end()), eps, dropout, kind);
     Dual total = 0;
     if (!dx.empty()) total += weighted(dx, out.x);
     if (!dh.empty()) total += weighted(dh, out.h);
@@ -85,8 +93,8 @@ Gradients backward(Case& c, float beta, bool poisoned) {
   std::vector<float> scratch = poison(std::int64_t(residual_norm_backward_scratch(c.rows, c.cols)));
   residual_norm_backward({c.view(g.dstream), beta}, {c.view(g.dbranch), beta}, {c.row(g.dgain), beta},
                          {c.row(g.dbias), beta}, c.view(c.dx), c.view(c.dh),
-                         c.view(c.branch.empty() ? c.stream : c.x), c.mean.data(), c.rstd.data(),
-                         c.gain.data(), c.dropout, scratch);
+                         c.view(c.branch.empty() ? c.stream : c.x), c.means(), c.rstd.data(), c.gain.data(),
+                         c.dropout, scratch, c.kind);
   return g;
 }
 
@@ -123,6 +131,14 @@ TEST_CASE("residual, dropout and norm against the reference", "[norm]") {
       CHECK(relative_error(c.h, wanted.h) < forward_tolerance);
       CHECK(relative_error(c.mean, wanted.mean, 1) < forward_tolerance);
       CHECK(relative_error(c.rstd, wanted.rstd) < forward_tolerance);
+
+      Case rms(5, cols, dropout);
+      rms.rms().forward();
+      const auto wanted_rms = rms.wanted();
+      CHECK(relative_error(rms.x, wanted_rms.x) < forward_tolerance);
+      CHECK(relative_error(rms.h, wanted_rms.h) < forward_tolerance);
+      CHECK(relative_error(rms.rstd, wanted_rms.rstd) < forward_tolerance);
+      for (const float mean : rms.mean) CHECK(std::isnan(mean));  // not touched
     }
   }
 }
@@ -177,6 +193,8 @@ TEST_CASE("norm backward against dual numbers", "[norm]") {
     Case plain(2, cols), dropped(2, cols, some_dropout());
     check_backward(plain);
     check_backward(dropped);
+    check_backward(plain.rms());
+    check_backward(dropped.rms());
   }
 }
 
@@ -196,6 +214,12 @@ TEST_CASE("norm backward with parts missing", "[norm]") {
     c.branch.clear();
     c.bias.clear();
     check_backward(c);
+  }
+  SECTION("RMSNorm without a branch, without a gradient from elsewhere") {
+    Case c(3, 17);
+    c.branch.clear();
+    c.dx.clear();
+    check_backward(c.rms());
   }
   SECTION("nothing but the branch is wanted") {
     Case c(3, 17, some_dropout());
@@ -250,6 +274,12 @@ TEST_CASE("norms have the same bits on two threads", "[norm]") {
   }));
   CHECK(same_on_two_threads([&] { return backward(c, 0, true).dgain; }));
   CHECK(same_on_two_threads([&] { return backward(c, 1, false).dbranch; }));
+  c.rms();
+  CHECK(same_on_two_threads([&] {
+    c.forward();
+    return c.h;
+  }));
+  CHECK(same_on_two_threads([&] { return backward(c, 0, true).dgain; }));
 }
 
 TEST_CASE("dgain over many rows", "[norm]") {

@@ -14,7 +14,7 @@ constexpr float inf = std::numeric_limits<float>::infinity();
 
 std::vector<float> evaluate(Function f, std::vector<float> x) {
   std::vector<float> y(x.size());
-  kernels::level().map({{y.data(), 0, false}, {x.data(), 0, false}, f}, 0,
+  kernels::level().map({{y.data(), 0, false}, {x.data(), 0, false}, {}, f}, 0,
                        static_cast<std::int64_t>(x.size()));
   return y;
 }

@@ -47,6 +47,22 @@ std::vector<Case> cases(std::int64_t d_model) {
       {"no bias", small(d_model, 1, NormPlacement::pre, PositionKind::none, Activation::gelu_erf, false),
        0.2F}};
   all[2].config.bias = false;
+  all.push_back({"rmsnorm", all[0].config, 0});
+  all.back().config.norm = NormKind::rmsnorm;
+  all.back().config.activation = Activation::relu2;
+  all.push_back({"llama", all[2].config, 0});
+  all.back().config.activation = Activation::swiglu;
+  all.back().config.norm = NormKind::rmsnorm;
+  all.back().config.position = PositionKind::rope;
+  all.back().config.rope_theta = 100;
+  all.push_back({"qk norm", all[0].config, 0});
+  all.back().config.qk_norm = true;
+  all.back().config.n_kv_heads = 1;
+  all.push_back({"alibi in a window", all[0].config, 0});
+  all.back().config.position = PositionKind::alibi;
+  all.back().config.attention = AttentionKind::sliding_window;
+  all.back().config.window = 3;
+  all.back().config.position = PositionKind::rope;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {
     all.push_back(all[i]);

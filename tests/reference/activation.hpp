@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <vector>
 
 #include "quern/kernels/activation.hpp"
 #include "reference/dual.hpp"
@@ -22,8 +23,29 @@ T activation(T x, Activation kind) {
     }
     case Activation::gelu_erf: return x * T(0.5) * erfc(-x * T(std::sqrt(0.5)));
     case Activation::relu: return plain(x) > 0 ? x : T(0);
+    case Activation::relu2: return plain(x) > 0 ? x * x : T(0);
+    case Activation::silu: return x / (T(1) + exp(-x));
+    default: return x;
   }
-  return x;
+}
+
+/// The hidden row of a gated activation: pre holds the gate, then the value.
+template <class T>
+T gated(T gate, T value, Activation kind) {
+  return activation(gate, kind == Activation::swiglu ? Activation::silu : Activation::gelu) * value;
+}
+
+/// (R,F) from (R,F), or (R,2F) when gated.
+template <class T>
+std::vector<T> hidden(const std::vector<T>& pre, std::size_t width, Activation kind) {
+  std::vector<T> y;
+  if (!is_gated(kind)) {
+    for (const T& x : pre) y.push_back(activation(x, kind));
+    return y;
+  }
+  for (std::size_t r = 0; r < pre.size(); r += 2 * width)
+    for (std::size_t f = 0; f < width; ++f) y.push_back(gated(pre[r + f], pre[r + width + f], kind));
+  return y;
 }
 
 }  // namespace quern::reference

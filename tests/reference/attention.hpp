@@ -14,14 +14,16 @@ namespace quern::reference {
 
 struct AttentionShape {
   std::int64_t B, T, S, H, D;
+  std::int64_t Hkv = H;  // heads of k and v
 
   std::int64_t queries() const { return B * T * H * D; }
-  std::int64_t keys() const { return B * S * H * D; }
+  std::int64_t keys() const { return B * S * Hkv * D; }
   std::size_t q(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) const {
     return static_cast<std::size_t>(((b * T + t) * H + h) * D + d);
   }
+  /// The key that query head h reads.
   std::size_t k(std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t d) const {
-    return static_cast<std::size_t>(((b * S + s) * H + h) * D + d);
+    return static_cast<std::size_t>(((b * S + s) * Hkv + h / (H / Hkv)) * D + d);
   }
 };
 
@@ -47,7 +49,8 @@ AttentionRow<X> attention_row(const AttentionShape& n, const std::vector<X>& q, 
   for (std::int64_t s = span.begin; s < span.end; ++s) {
     X score = 0;
     for (std::int64_t d = 0; d < n.D; ++d) score += q[n.q(b, t, h, d)] * k[n.k(b, s, h, d)];
-    row.weight.push_back(score * X(o.scale));
+    const double distance = static_cast<double>(s - o.mask.offset - t);
+    row.weight.push_back(score * X(o.scale) + X(o.slopes ? double(o.slopes[h]) * distance : 0));
     row.factor.push_back(dropout.factor(number, static_cast<std::uint32_t>(s)));
     largest = std::max(largest, double(plain(row.weight.back())));
   }

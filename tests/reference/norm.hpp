@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "quern/kernels/dropout.hpp"
+#include "quern/kernels/norm.hpp"
 #include "reference/dual.hpp"
 
 namespace quern::reference {
@@ -13,11 +13,11 @@ struct ResidualNorm {
   std::vector<T> x, h, mean, rstd;
 };
 
-/// stream, branch (R,C), gain, bias (C); branch and bias may be empty.
+/// stream, branch (R,C), gain, bias (C); branch and bias may be empty. RMSNorm's mean is 0.
 template <class T>
 ResidualNorm<T> residual_norm(const std::vector<T>& stream, const std::vector<T>& branch,
                               const std::vector<T>& gain, const std::vector<T>& bias, double eps,
-                              const Dropout& dropout) {
+                              const Dropout& dropout, NormKind kind = NormKind::layernorm) {
   using std::sqrt;
   const std::size_t cols = gain.size(), rows = stream.size() / cols;
   ResidualNorm<T> out = {stream, stream, std::vector<T>(rows), std::vector<T>(rows)};
@@ -27,7 +27,7 @@ ResidualNorm<T> residual_norm(const std::vector<T>& stream, const std::vector<T>
     for (std::size_t c = 0; c < cols; ++c) {
       const double mask = dropout.factor(r, static_cast<std::uint32_t>(c));
       if (!branch.empty()) x[c] += T(mask) * branch[r * cols + c];
-      mean += x[c] / T(double(cols));
+      if (kind == NormKind::layernorm) mean += x[c] / T(double(cols));
     }
     for (std::size_t c = 0; c < cols; ++c) squares += (x[c] - mean) * (x[c] - mean);
     out.mean[r] = mean;

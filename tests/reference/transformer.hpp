@@ -14,6 +14,7 @@
 #include "reference/embedding.hpp"
 #include "reference/loss.hpp"
 #include "reference/norm.hpp"
+#include "reference/rotary.hpp"
 
 namespace quern::reference {
 
@@ -87,28 +88,41 @@ class Decoder {
   }
 
   ResidualNorm<X> norm(const std::string& path, const Rows& stream, const Rows& branch) const {
-    return residual_norm(stream, branch, p(path + ".weight"), bias(path), c_.norm_eps,
-                         dropout(path, c_.dropout, batch_.length));
+    const bool has_bias = c_.norm == NormKind::layernorm;
+    return residual_norm(stream, branch, p(path + ".weight"), has_bias ? bias(path) : Rows(), c_.norm_eps,
+                         dropout(path, c_.dropout, batch_.length), c_.norm);
   }
 
   Rows attend(const std::string& path, const Rows& x) const {
-    const std::int64_t H = c_.n_heads, D = c_.d_model / H;
-    const Rows packed = product(x, p(path + ".qkv.weight"), bias(path + ".qkv"));  // (R,3C)
+    const std::int64_t H = c_.n_heads, D = head_width(c_), heads[3] = {H, key_heads(c_), key_heads(c_)};
+    const Rows packed = product(x, p(path + ".qkv.weight"), bias(path + ".qkv"));  // (R,C+2K)
     Rows part[3];
-    for (std::size_t i = 0; i < packed.size(); ++i)
-      part[i / static_cast<std::size_t>(c_.d_model) % 3].push_back(packed[i]);
+    for (auto at = packed.begin(); at != packed.end();)
+      for (int i = 0; i < 3; ++i) {
+        part[i].insert(part[i].end(), at, at + heads[i] * D);
+        at += heads[i] * D;
+      }
+    for (const int i : {0, 1}) {
+      const std::string name = path + (i == 0 ? ".q_norm.weight" : ".k_norm.weight");
+      part[i] = rotary(part[i], c_.qk_norm ? p(name) : Rows(), static_cast<std::size_t>(D),
+                       static_cast<std::size_t>(heads[i]), static_cast<std::size_t>(batch_.length), 0,
+                       c_.position == PositionKind::rope ? c_.rope_theta : 0, c_.norm_eps);
+    }
     AttentionOptions options;
     options.scale = 1 / std::sqrt(static_cast<float>(D));
     options.dropout = dropout(path, c_.attention_dropout, 1);
-    const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, D};
+    if (c_.attention == AttentionKind::sliding_window) options.mask.window = c_.window;
+    const std::vector<float> slopes = alibi_slopes(H);
+    if (c_.position == PositionKind::alibi) options.slopes = slopes.data();
+    const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, D, heads[1]};
     return product(attention(shape, part[0], part[1], part[2], options), p(path + ".out.weight"),
                    bias(path + ".out"));
   }
 
   Rows feed_forward(const std::string& path, const Rows& x) const {
-    Rows hidden = product(x, p(path + ".up.weight"), bias(path + ".up"));
-    for (X& h : hidden) h = activation(h, c_.activation);
-    return product(hidden, p(path + ".down.weight"), bias(path + ".down"));
+    const Rows pre = product(x, p(path + ".up.weight"), bias(path + ".up"));
+    const std::size_t width = pre.size() / batch_.rows() / (is_gated(c_.activation) ? 2 : 1);
+    return product(hidden(pre, width, c_.activation), p(path + ".down.weight"), bias(path + ".down"));
   }
 
   /// x Wᵀ + b

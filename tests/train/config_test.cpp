@@ -269,11 +269,14 @@ TEST_CASE("the config as given holds what was stated") {
 TEST_CASE("zeros that the config settles") {
   Config config = resolved(make({"model.d_model=64", "run.max_steps=10"}));
   CHECK(config.model.d_ff == 256);
+  CHECK(config.model.n_kv_heads == 4);
   CHECK(config.schedule.decay_steps == 10);
   CHECK(config.model.vocab_size == 0);
   config.run.max_steps = 20;
   CHECK(resolved(config).schedule.decay_steps == 10);
   CHECK(resolved(make({"model.d_ff=5"})).model.d_ff == 5);
+  CHECK(resolved(make({"model.activation=swiglu"})).model.d_ff == 344);  // 8/3 * 128 = 341.3
+  CHECK(resolved(make({"model.activation=geglu", "model.d_model=48"})).model.d_ff == 128);
 }
 
 TEST_CASE("vocabulary against tokenizer") {

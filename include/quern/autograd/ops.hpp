@@ -12,6 +12,7 @@
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/attention.hpp"
 #include "quern/kernels/embedding.hpp"
+#include "quern/kernels/norm.hpp"
 
 namespace quern {
 
@@ -38,24 +39,36 @@ Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, 
 Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::nullopt);
 
 /// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
-/// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,C); all three may be columns of one
-/// packed projection. Saves the output and one logsumexp a row.
-Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, const AttentionMask& mask,
-              DropoutSite dropout);
+/// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,key_heads*D), where key_heads divides
+/// heads; all three may be columns of one packed projection. `slopes` (heads) are ALiBi's, or null; they
+/// outlive the tape. Saves the output and one logsumexp a row.
+Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
+              const AttentionMask& mask, DropoutSite dropout, const float* slopes = nullptr);
+
+/// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
+Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,
+                     double theta);
+
+/// The heads of a query or key projection, normalised by their root mean square when there is a `gain` (D),
+/// and turned by rotary positions when there is a `table` (T,D) (Su et al. 2021, 2104.09864). At least one of
+/// both. x (B,T,C), which may be columns of the packed projection. kernels/rotary.hpp. Saves one number a
+/// head; the result is made again in backward when it was consumed.
+Var rotary(Tape& tape, Var x, std::int64_t heads, Var table, Var gain, float eps);
 
 struct ResidualNorm {
   Var stream;  // stream + dropout(branch)
-  Var normed;  // LayerNorm(stream) * gain + bias
+  Var normed;  // the stream's rows, normalised
 };
 
-/// Residual addition, dropout and LayerNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch` may be
-/// none: then `stream` comes back as it is. The normalised rows are of `type`, the stream is f32. Consumes
-/// the branch.
-ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, Var gain, Var bias, float eps,
+/// Residual addition, dropout and LayerNorm or RMSNorm in one pass  // (…,C) both. kernels/norm.hpp. `branch`
+/// may be none: then `stream` comes back as it is. The normalised rows are of `type`, the stream is f32.
+/// Consumes the branch.
+ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, NormKind kind, Var gain, Var bias, float eps,
                            DropoutSite dropout, Type type = Type::f32);
 
-/// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. One operation:
-/// saves the pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
+/// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. A gated activation
+/// takes w1 (2F,C), b1 (2F): the rows of the gate, then those of the value. One operation: saves the
+/// pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation);
 
 /// What a batch's targets cost, as sums in nats over the targets that count.

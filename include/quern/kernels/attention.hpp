@@ -1,6 +1,7 @@
 // Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), for every batch b and head h:
 //
 //   score(t,s) = scale * sum_d q(t,d) k(s,d)              for the keys s that the mask shows to query t
+//                + slope(h) * (s - offset - t)            with slopes (ALiBi, Press et al. 2022, 2108.12409)
 //   lse(t)     = log sum_s exp(score(t,s))
 //   P(t,s)     = exp(score(t,s) - lse(t));                a hidden key: exactly 0
 //   out(t,d)   = sum_s f(t,s) P(t,s) v(s,d)               f: the dropout factor of a weight, 0 or 1 / (1 -
@@ -13,6 +14,10 @@
 //   dq(t,d) = scale sum_s dS(t,s) k(s,d)
 //   dk(s,d) = scale sum_t dS(t,s) q(t,d)
 //
+// q has H heads, k and v have Hkv, which divides H: query head h reads key head h / (H / Hkv), so H / Hkv
+// neighbours share one (grouped-query attention, Ainslie et al. 2023, 2305.13245; multi-query attention with
+// Hkv = 1, Shazeer 2019, 1911.02150), and dk and dv are sums over them too.
+//
 // Scores exist only as tiles. Forward keeps a running maximum and sum (Rabe & Staats 2021, 2112.05682; Dao et
 // al. 2022, 2205.14135, section 3.1) and saves one lse a row; backward makes the tiles again from it (Dao et
 // al., appendix B.4). Memory is O(T). Tiles that the mask hides are never computed.
@@ -22,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "quern/kernels/dropout.hpp"
 #include "quern/kernels/tensor.hpp"
@@ -35,6 +41,8 @@ struct AttentionMask {
   std::int64_t offset = 0;  // causal: keys that precede the first query (the length of a cache)
   const std::int32_t* lengths =
       nullptr;  // (B): keys at or beyond lengths[b] in [0, S] are hidden; null: none are
+  std::int64_t window =
+      0;  // causal: of those keys only the latest `window`, offset + t itself included; 0: all
 
   struct Span {
     std::int64_t begin, end;
@@ -42,18 +50,25 @@ struct AttentionMask {
 
   /// The keys [begin, end) that query t of sequence b sees, of S.
   Span span(std::int64_t b, std::int64_t t, std::int64_t S) const {
-    const std::int64_t end = lengths ? std::min<std::int64_t>(S, lengths[b]) : S;
-    return {0, causal ? std::min(end, offset + t + 1) : end};
+    const std::int64_t length = lengths ? std::min<std::int64_t>(S, lengths[b]) : S;
+    const std::int64_t end = causal ? std::min(length, offset + t + 1) : length;
+    return {window > 0 ? std::clamp<std::int64_t>(offset + t + 1 - window, 0, end) : 0, end};
   }
 };
 
 struct AttentionOptions {
   float scale = 1;  // 1 / sqrt(D) as a rule
   AttentionMask mask;
+  const float* slopes = nullptr;  // (H): ALiBi's; null: none
   /// On the weights. `first_row` counts sequences: P(b,h,t,s) is element (((first_row + b) * H + h) * T + t,
   /// s).
   Dropout dropout;
 };
+
+/// ALiBi's slopes for H heads: 2^(-8 (h + 1) / H) when H is a power of two; else those of the power of two P
+/// below H, followed by every second one of 2 P's, from the first (Press et al. 2022, section 3 and their
+/// code).
+std::vector<float> alibi_slopes(std::int64_t heads);
 
 /// out and lse from q, k, v, which are all f32 or all bf16 (and so are the gradients); scores, softmax and
 /// sums are f32 in any case. Any D from 1 to 256; every view has a last stride of 1, its other strides are
@@ -62,26 +77,26 @@ struct AttentionOptions {
 void attention_forward(Tensor out,  // (B,T,H,D)
                        float* lse,  // (B,H,T)
                        Tensor q,    // (B,T,H,D)
-                       Tensor k,    // (B,S,H,D)
-                       Tensor v,    // (B,S,H,D)
+                       Tensor k,    // (B,S,Hkv,D)
+                       Tensor v,    // (B,S,Hkv,D)
                        const AttentionOptions& options);
 
 /// The gradients that are wanted (each sink may be empty), from what forward was given and wrote. A query
 /// that sees no key gives none: its dq is 0, and so are dk and dv of a key that nobody sees. Parallel over
-/// (b, h); each task owns its head's dq, dk and dv.
+/// the B * Hkv key heads; each task owns its head's dk and dv and its queries' dq.
 void attention_backward(Sink dq,           // (B,T,H,D)
-                        Sink dk,           // (B,S,H,D)
-                        Sink dv,           // (B,S,H,D)
+                        Sink dk,           // (B,S,Hkv,D)
+                        Sink dv,           // (B,S,Hkv,D)
                         Tensor dout,       // (B,T,H,D)
                         Tensor out,        // (B,T,H,D)
                         const float* lse,  // (B,H,T)
                         Tensor q,          // (B,T,H,D)
-                        Tensor k,          // (B,S,H,D)
-                        Tensor v,          // (B,S,H,D)
+                        Tensor k,          // (B,S,Hkv,D)
+                        Tensor v,          // (B,S,Hkv,D)
                         const AttentionOptions& options, std::span<float> scratch);
 
 /// How many floats attention_backward needs as scratch: O((S + tile) * D) for each thread of thread_count()
-/// now.
+/// now; H counts the key heads.
 std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int64_t S, std::int64_t H,
                                        std::int64_t D);
 

@@ -1,5 +1,5 @@
-// Layer normalisation (Ba et al. 2016, 1607.06450), fused with the residual addition and the dropout before
-// it.
+// Layer normalisation (Ba et al. 2016, 1607.06450) and root-mean-square normalisation (Zhang & Sennrich 2019,
+// 1910.07467), fused with the residual addition and the dropout before them.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,24 @@
 
 namespace quern {
 
+/// rmsnorm neither subtracts the mean nor adds a bias.
+enum class NormKind { layernorm, rmsnorm };
+
 /// For each of R rows:
 ///   x = stream + dropout(branch)                                     // (R,C)
 ///   mean = sum(x) / C,  rstd = 1 / sqrt(sum((x - mean)^2) / C + eps) // (R)
 ///   h = (x - mean) * rstd * gain + bias                              // (R,C)
-/// `gain` (C); `bias` (C) or null. An empty `branch` stands for zero: x is then the stream itself and is not
-/// written (it may be empty). x may be the stream's own buffer, h may be branch's. Rows may lie apart (a row
-/// stride), columns not. branch and h may be bf16, everything else is f32. Dropout's row is the tensor's row,
-/// its column the channel.
+/// with mean = 0 for rmsnorm (then `mean` and `bias` are null). `gain` (C); `bias` (C) or null. An empty
+/// `branch` stands for zero: x is then the stream itself and is not written (it may be empty). x may be the
+/// stream's own buffer, h may be branch's. Rows may lie apart (a row stride), columns not. branch and h may
+/// be bf16, everything else is f32. Dropout's row is the tensor's row, its column the channel.
 void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor stream, Tensor branch,
-                           const float* gain, const float* bias, float eps, const Dropout& dropout);
+                           const float* gain, const float* bias, float eps, const Dropout& dropout,
+                           NormKind kind = NormKind::layernorm);
 
 /// The gradients of the above from dh and from dx, the gradient that reached x by other ways; one of them may
 /// be empty. With xhat = (x - mean) * rstd, g = dh * gain and means over a row:
-///   d = dx + rstd * (g - mean(g) - xhat * mean(g * xhat))            // (R,C)
+///   d = dx + rstd * (g - mean(g) - xhat * mean(g * xhat))            // (R,C); rmsnorm: without mean(g)
 ///   dstream = d,  dbranch = mask * d,  dgain = sum over rows of dh * xhat,  dbias = sum over rows of dh  //
 ///   (C)
 /// each + beta * what was there. `x` may be empty when dh is. dstream may be dx's own buffer and dbranch may
@@ -32,7 +36,8 @@ void residual_norm_forward(Tensor x, Tensor h, float* mean, float* rstd, Tensor 
 /// dgain nor dbias is wanted. dh and dbranch may be bf16.
 void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, Tensor dx, Tensor dh,
                             Tensor x, const float* mean, const float* rstd, const float* gain,
-                            const Dropout& dropout, std::span<float> scratch);
+                            const Dropout& dropout, std::span<float> scratch,
+                            NormKind kind = NormKind::layernorm);
 std::size_t residual_norm_backward_scratch(std::int64_t rows, std::int64_t cols);
 
 /// x = stream + dropout(branch), without a norm; an empty `stream` stands for zero (dropout alone). x may be

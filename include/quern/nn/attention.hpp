@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "quern/nn/config.hpp"
 #include "quern/nn/linear.hpp"
 
@@ -7,23 +9,37 @@ namespace quern {
 
 /// One layer's keys and values of the tokens read so far.
 struct LayerCache {
-  Tensor keys, values;      // (B,capacity,C)
-  std::int64_t length = 0;  // tokens held
+  Tensor keys, values;       // (B,capacity,Hkv*D)
+  std::int64_t length = 0;   // tokens read so far
+  std::int64_t dropped = 0;  // of these, those that no later token sees: row 0 holds token `dropped`
+
+  std::int64_t held() const { return length - dropped; }
 };
 
 /// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are
-/// columns of it.
+/// columns of it. Keys and values may have fewer heads than queries (Ainslie et al. 2023, 2305.13245);
+/// queries and keys may be normalised (QK-norm) and turned by their positions (RoPE).
 struct MultiHeadAttention {
-  std::int64_t heads;
-  Linear qkv;           // (3C,C): the rows of q, then k, then v
-  Linear out;           // (C,C)
-  DropoutSite dropout;  // of the attention weights
+  std::int64_t heads, key_heads;
+  Linear qkv;                  // (C + 2 Hkv*D,C): the rows of q, then k, then v
+  Parameter *q_gain, *k_gain;  // (D) of the QK-norm, or absent
+  float eps;                   // of the QK-norm
+  Linear out;                  // (C,C)
+  DropoutSite dropout;         // of the attention weights
+  std::int64_t window;         // the tokens that a token sees; 0: all
+  std::vector<float> slopes;   // (H), ALiBi's; or empty
 
   MultiHeadAttention(const Scope& scope, const ModelConfig& config);
 
-  /// x (B,T,C) -> (B,T,C), causal. With a cache, x continues the tokens it holds and is appended to it; the
-  /// same kernel runs.
-  Var operator()(Tape& tape, Var x, LayerCache* cache) const;
+  /// x (B,T,C) -> (B,T,C), causal. `rotations` are those of x's positions (T,D), or none. With a cache, x
+  /// continues the tokens it holds and is appended to it; the same kernel runs.
+  Var operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const;
+
+ private:
+  /// Puts T new keys and values behind those of the cache; gives where they begin.
+  std::int64_t append(LayerCache& cache, const Tensor& keys, const Tensor& values) const;
+  /// Queries or keys as attention takes them.
+  Var placed(Tape& tape, Var x, std::int64_t heads_of_x, Var rotations, Parameter* gain) const;
 };
 
 }  // namespace quern

@@ -29,17 +29,18 @@ struct Block {
         feed_forward_norm(scope / "feed_forward_norm", config),
         feed_forward(scope / "feed_forward", config) {}
 
-  Flow operator()(Tape& tape, Flow x, LayerCache* cache) const {
+  /// `rotations` of the tokens' positions (T,D), or none.
+  Flow operator()(Tape& tape, Flow x, Var rotations, LayerCache* cache) const {
     if (placement == NormPlacement::pre) {
       const auto [a, a_normed] = attention_norm(tape, x.stream, x.branch);
-      const Var attended = attention(tape, a_normed, cache);
+      const Var attended = attention(tape, a_normed, rotations, cache);
       tape.consume(a_normed);
       const auto [f, f_normed] = feed_forward_norm(tape, a, attended);
       const Var fed = feed_forward(tape, f_normed);
       tape.consume(f_normed);
       return {f, fed};
     }
-    const Var a = attention_norm(tape, x.stream, attention(tape, x.stream, cache)).normed;
+    const Var a = attention_norm(tape, x.stream, attention(tape, x.stream, rotations, cache)).normed;
     return {feed_forward_norm(tape, a, feed_forward(tape, a)).normed, Var()};
   }
 };

@@ -7,20 +7,30 @@
 
 namespace quern {
 
-/// The keys and values of every layer: what a model that generates need not compute again.
+/// The keys and values of every layer: what a model that generates need not compute again. With a sliding
+/// window old ones make room for new ones, so that a window's cache does not grow with the text.
 class KVCache {
  public:
-  /// Room for `capacity` tokens of `batch` sequences; `type` is that of the model's products.
-  KVCache(std::int64_t layers, std::int64_t batch, std::int64_t capacity, std::int64_t d_model, Type type);
+  /// The most tokens that a rolling cache takes at once.
+  static constexpr std::int64_t longest_part = 256;
+
+  /// Room for `capacity` tokens of `batch` sequences, but with a sliding window for no more than the
+  /// window - 1 tokens that the next one sees and `longest_part` new ones. `type` is that of the model's
+  /// products.
+  KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type);
 
   LayerCache* layer(std::size_t i) { return &layers_[i]; }
+  /// Tokens read so far.
   std::int64_t length() const { return layers_.empty() ? 0 : layers_[0].length; }
   std::int64_t capacity() const { return capacity_; }
+  /// Whether there is room for any number of tokens: those behind the window go.
+  bool rolls() const { return rolls_; }
   void clear();
 
  private:
   std::int64_t capacity_;
-  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,C)
+  bool rolls_;
+  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,Hkv*D)
   std::vector<LayerCache> layers_;
 };
 

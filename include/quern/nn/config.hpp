@@ -10,20 +10,26 @@
 namespace quern {
 
 enum class Architecture { decoder };
-enum class NormKind { layernorm };
 enum class NormPlacement { pre, post };
-enum class PositionKind { learned, sinusoidal, none };
+enum class PositionKind { learned, sinusoidal, rope, alibi, none };
+enum class AttentionKind { full, sliding_window };
 enum class InitKind { gpt2, xavier };
 
 constexpr auto enum_names(Architecture) {
   return std::to_array<EnumName<Architecture>>({{Architecture::decoder, "decoder"}});
 }
 constexpr auto enum_names(Activation) {
-  return std::to_array<EnumName<Activation>>(
-      {{Activation::gelu, "gelu"}, {Activation::gelu_erf, "gelu_erf"}, {Activation::relu, "relu"}});
+  return std::to_array<EnumName<Activation>>({{Activation::gelu, "gelu"},
+                                              {Activation::gelu_erf, "gelu_erf"},
+                                              {Activation::relu, "relu"},
+                                              {Activation::relu2, "relu2"},
+                                              {Activation::silu, "silu"},
+                                              {Activation::swiglu, "swiglu"},
+                                              {Activation::geglu, "geglu"}});
 }
 constexpr auto enum_names(NormKind) {
-  return std::to_array<EnumName<NormKind>>({{NormKind::layernorm, "layernorm"}});
+  return std::to_array<EnumName<NormKind>>(
+      {{NormKind::layernorm, "layernorm"}, {NormKind::rmsnorm, "rmsnorm"}});
 }
 constexpr auto enum_names(NormPlacement) {
   return std::to_array<EnumName<NormPlacement>>({{NormPlacement::pre, "pre"}, {NormPlacement::post, "post"}});
@@ -31,7 +37,13 @@ constexpr auto enum_names(NormPlacement) {
 constexpr auto enum_names(PositionKind) {
   return std::to_array<EnumName<PositionKind>>({{PositionKind::learned, "learned"},
                                                 {PositionKind::sinusoidal, "sinusoidal"},
+                                                {PositionKind::rope, "rope"},
+                                                {PositionKind::alibi, "alibi"},
                                                 {PositionKind::none, "none"}});
+}
+constexpr auto enum_names(AttentionKind) {
+  return std::to_array<EnumName<AttentionKind>>(
+      {{AttentionKind::full, "full"}, {AttentionKind::sliding_window, "sliding_window"}});
 }
 constexpr auto enum_names(InitKind) {
   return std::to_array<EnumName<InitKind>>({{InitKind::gpt2, "gpt2"}, {InitKind::xavier, "xavier"}});
@@ -42,6 +54,7 @@ struct ModelConfig {
   std::int64_t d_model = 128;
   std::int64_t n_layers = 4;
   std::int64_t n_heads = 4;
+  std::int64_t n_kv_heads = 0;
   std::int64_t d_ff = 0;
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 256;
@@ -54,6 +67,10 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::pre;
   double norm_eps = 1e-5;
   PositionKind position = PositionKind::learned;
+  double rope_theta = 10000;
+  AttentionKind attention = AttentionKind::full;
+  std::int64_t window = 0;
+  bool qk_norm = false;
   InitKind init = InitKind::gpt2;
 
   void fields(FieldList& f) {
@@ -61,25 +78,58 @@ struct ModelConfig {
     f("d_model", d_model, between(1, 65536), "Width of the residual stream.");
     f("n_layers", n_layers, between(1, 1024), "Number of blocks.");
     f("n_heads", n_heads, between(1, 65536), "Attention heads; must divide d_model.");
-    f("d_ff", d_ff, between(0, 1048576), "Width of the feed-forward's hidden layer; 0 means 4 * d_model.");
+    f("n_kv_heads", n_kv_heads, between(0, 65536),
+      "Heads of keys and values, each shared by n_heads / n_kv_heads heads of queries; 0 means n_heads.");
+    f("d_ff", d_ff, between(0, 1048576),
+      "Width of the feed-forward's hidden layer; 0 means 4 * d_model, and for swiglu and geglu, which have a "
+      "third matrix, 8/3 * d_model rounded up to a multiple of 8.");
     f("vocab_size", vocab_size, between(0, 16777216),
       "Tokens the model knows; 0 means the tokenizer's number.");
     f("context_length", context_length, between(1, 1048576), "Tokens of one training window.");
     f("dropout", dropout, half_open(0, 1),
       "Share of activations dropped after the embedding and after each attention and feed-forward.");
     f("attention_dropout", attention_dropout, half_open(0, 1), "Share of attention weights dropped.");
-    f("bias", bias, "Biases in the linear layers and norms.");
+    f("bias", bias, "Biases in the linear layers and in layernorm; rmsnorm has none.");
     f("tie_embeddings", tie_embeddings, "The output projection is the token embedding, transposed.");
     f("activation", activation,
-      "The feed-forward's nonlinearity; gelu is the tanh form, gelu_erf the exact one.");
-    f("norm", norm, "Normalisation of the residual stream.");
+      "The feed-forward's nonlinearity; gelu is the tanh form, gelu_erf the exact one, relu2 relu squared; "
+      "swiglu and geglu gate one product by silu or gelu of another.");
+    f("norm", norm, "Normalisation of the residual stream; rmsnorm divides by the root mean square alone.");
     f("norm_placement", norm_placement,
       "pre: before each sublayer; post: after the addition, as in the 2017 paper.");
     f("norm_eps", norm_eps, above(0), "Added to the variance before the square root.");
-    f("position", position, "How a token knows its place.");
+    f("position", position,
+      "How a token knows its place: a table added to the embedding (learned, sinusoidal; it ends at "
+      "context_length), turned queries and keys (rope), a bias that falls with the distance (alibi), or not "
+      "at all.");
+    f("rope_theta", rope_theta, above(0), "The base of rope's wavelengths.");
+    f("attention", attention,
+      "Which earlier tokens a token sees: all, or with sliding_window the latest `window`.");
+    f("window", window, between(0, 1048576),
+      "Tokens that a token sees with sliding_window, itself included; at least 1 there, 0 otherwise.");
+    f("qk_norm", qk_norm, "RMSNorm over each head of queries and keys, before rope.");
     f("init", init,
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
   }
 };
+
+/// The numbers of one head.
+inline std::int64_t head_width(const ModelConfig& config) { return config.d_model / config.n_heads; }
+
+/// The heads of keys and values: n_kv_heads, or what 0 means.
+inline std::int64_t key_heads(const ModelConfig& config) {
+  return config.n_kv_heads != 0 ? config.n_kv_heads : config.n_heads;
+}
+
+/// Whether positions come from a table of context_length rows, so that there is no text beyond it.
+constexpr bool has_table(PositionKind position) {
+  return position == PositionKind::learned || position == PositionKind::sinusoidal;
+}
+
+/// The hidden width of the feed-forward: d_ff, or what 0 means.
+inline std::int64_t hidden_width(const ModelConfig& config) {
+  if (config.d_ff != 0) return config.d_ff;
+  return is_gated(config.activation) ? (config.d_model + 2) / 3 * 8 : 4 * config.d_model;
+}
 
 }  // namespace quern

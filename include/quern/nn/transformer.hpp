@@ -14,6 +14,8 @@ struct Stack {
   Embedding embedding;
   std::vector<Block> blocks;
   std::optional<Norm> norm;
+  std::int64_t rotary_width = 0;  // D with rotary positions, else 0
+  double rope_theta;
 
   Stack(const Scope& scope, const ModelConfig& config);
 

@@ -161,9 +161,9 @@ Config load_config(const std::vector<std::string>& files, const std::vector<std:
 /// done it.
 void validate(const Config& config);
 
-/// The config with the zeros that the config alone can settle filled in: model.d_ff (4 d_model) and
-/// schedule.decay_steps (run.max_steps). Called once when a run is created; resolved(resolved(c)) equals
-/// resolved(c).
+/// The config with the zeros that the config alone can settle filled in: model.d_ff (see hidden_width),
+/// model.n_kv_heads (n_heads) and schedule.decay_steps (run.max_steps). Called once when a run is created;
+/// resolved(resolved(c)) equals resolved(c).
 Config resolved(Config config);
 
 /// The number of tokens the model gets: model.vocab_size, or the tokenizer's when that is 0. A model larger

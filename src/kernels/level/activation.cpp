@@ -40,21 +40,42 @@ QUERN_INLINE vf relu(vf x, vf* slope) {
   return at_least(x, 0);
 }
 
+QUERN_INLINE vf relu2(vf x, vf* slope) {
+  const vf high = at_least(x, 0);
+  if (slope != nullptr) *slope = high + high;
+  return high * high;
+}
+
+/// x * s, s = 1 / (1 + exp(-x)); below -80 exp would near the largest float: there the result is 0 to 1e-33.
+QUERN_INLINE vf silu(vf x, vf* slope) {
+  const vf low = at_least(x, -80), z = at_most(low, 80), e = exp(-z), s = 1.0F / (1.0F + e);
+  if (slope != nullptr) *slope = s + z * s * (e * s);
+  return low * s;
+}
+
 template <class T, class F>
 QUERN_INLINE void each(const Map& a, int64_t begin, int64_t end, F f) {
   T* y = at<T>(a.y, 0);
-  const T* x = at<T>(a.x, 0);
-  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA { store_n(y + j, f(load_n(x + j, k)), k); });
+  const T *x = at<T>(a.x, 0), *by = at<T>(a.by, 0);
+  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA {
+    const vf value = f(load_n(x + j, k));
+    store_n(y + j, by != nullptr ? value * load_n(by + j, k) : value, k);
+  });
 }
 
 template <class T, class F>
 QUERN_INLINE void each_backward(const MapBackward& a, int64_t begin, int64_t end, F f) {
-  T *dx = at<T>(a.dx, 0), *y = at<T>(a.y, 0);
-  const T *dy = at<T>(a.dy, 0), *x = at<T>(a.x, 0);
+  T *dx = at<T>(a.dx, 0), *dby = at<T>(a.dby, 0), *y = at<T>(a.y, 0);
+  const T *dy = at<T>(a.dy, 0), *x = at<T>(a.x, 0), *by = at<T>(a.by, 0);
   columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA {
-    const vf d = load_n(dy + j, k);
-    vf slope;
-    const vf value = f(load_n(x + j, k), &slope);
+    vf d = load_n(dy + j, k), slope;
+    vf value = f(load_n(x + j, k), &slope);
+    if (by != nullptr) {
+      const vf through = load_n(by + j, k);
+      store_n(dby + j, d * value, k);
+      value *= through;
+      d *= through;
+    }
     if (y != nullptr) store_n(y + j, value, k);
     store_n(dx + j, d * slope, k);
   });
@@ -70,6 +91,8 @@ void map_of(const Map& a, int64_t begin, int64_t end) {
     case Function::gelu: return QUERN_EACH(gelu(x, nullptr));
     case Function::gelu_erf: return QUERN_EACH(gelu_erf(x, nullptr));
     case Function::relu: return QUERN_EACH(relu(x, nullptr));
+    case Function::relu2: return QUERN_EACH(relu2(x, nullptr));
+    case Function::silu: return QUERN_EACH(silu(x, nullptr));
     case Function::exp: return QUERN_EACH(exp(x));
     case Function::tanh: return QUERN_EACH(tanh(x));
     case Function::erf: return QUERN_EACH(erf(x));
@@ -83,6 +106,8 @@ void map_backward_of(const MapBackward& a, int64_t begin, int64_t end) {
     case Function::gelu: return QUERN_EACH_BACKWARD(gelu);
     case Function::gelu_erf: return QUERN_EACH_BACKWARD(gelu_erf);
     case Function::relu: return QUERN_EACH_BACKWARD(relu);
+    case Function::relu2: return QUERN_EACH_BACKWARD(relu2);
+    case Function::silu: return QUERN_EACH_BACKWARD(silu);
     default: return;
   }
 }

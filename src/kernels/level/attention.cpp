@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t rows_size = 64 * tile;
 constexpr int64_t columns_size =
     rows_size > attention_max_width* panel ? rows_size : attention_max_width* panel;
-constexpr int64_t few_queries = 4;  // that many are cheaper one by one
+constexpr int64_t heads_together = 4;  // of a group, for one query
 
 template <class T>
 const T* as(const void* p) {
@@ -28,6 +28,7 @@ QUERN_INLINE void prefetch_keys(const AttentionHead& head, int64_t begin, int64_
 struct Running {
   float largest[panel], total[panel];
   float keep[panel];  // by what the last step scales all that was added up before it
+  bool fresh = true;  // nothing was added up yet
 };
 
 /// Scores become weights relative to the largest score so far.
@@ -63,6 +64,18 @@ QUERN_INLINE float finish_row(float largest_score, float total, float* lse) {
   return total == 0 ? 0 : 1 / total;
 }
 
+/// Copies the keys and values [begin, begin + count); the first `hidden` of them, which nobody sees, are
+/// zeros.
+template <class T>
+void load_keys(float* k, float* v, const AttentionHead& head, int64_t begin, int64_t count, int64_t hidden) {
+  const int64_t width = head.width, n = larger(0, smaller(hidden, count));
+  __builtin_memset(k, 0, static_cast<unsigned long>(n * width) * sizeof *k);
+  __builtin_memset(v, 0, static_cast<unsigned long>(n * width) * sizeof *v);
+  const int64_t from = begin + n;
+  copy_rows(k + n * width, width, as<T>(head.k) + from * head.k_stride, head.k_stride, count - n, width, 1);
+  copy_rows(v + n * width, width, as<T>(head.v) + from * head.v_stride, head.v_stride, count - n, width, 1);
+}
+
 /// Queries [begin, end), whose transpose fits in `columns_size`.
 template <class T>
 void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
@@ -77,28 +90,31 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
     for (int i = 0; i < panel; ++i) state[p].largest[i] = -__builtin_inff(), state[p].total[i] = 0;
   }
   const int64_t keys_end = span_end(head, end - 1);
-  if (keys_end <= 0) __builtin_memset(out, 0, sizeof out);
-  for (int64_t s = 0; s < keys_end; s += step) {
+  for (int64_t s = first_key(head, begin); s < keys_end; s += step) {
     const int64_t keys = smaller(step, keys_end - s);
-    copy_rows(k, width, as<T>(head.k) + s * head.k_stride, head.k_stride, keys, width, 1);
-    copy_rows(v, width, as<T>(head.v) + s * head.v_stride, head.v_stride, keys, width, 1);
+    load_keys<T>(k, v, head, s, keys, span_begin(head, begin) - s);
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t first = begin + p * panel, last = smaller(first + panel, end) - 1;
-      const int64_t seen = smaller(keys, span_end(head, last) - s);
+      // Of the tile, the panel sees something of the keys [from, from + seen).
+      const int64_t from = larger(0, first_key(head, first) - s);
+      const int64_t seen = smaller(keys, span_end(head, last) - s) - from;
       if (seen <= 0) continue;
-      product<2>(score, panel, seen, {k, width, 1}, q + p * size, panel, width, nullptr);
+      product<2>(score, panel, seen, {k + from * width, width, 1}, q + p * size, panel, width, nullptr);
       prefetch_keys<T>(head, s + step + p * panel, keys_end);
-      hide(score, panel, head, first, s, seen);
+      add_bias(score, panel, head, first, s + from, seen);
+      hide(score, panel, head, first, s + from, seen);
       softmax_step(score, seen, state[p]);
       if (head.dropout.threshold != 0)
-        for_each_dropped(head.dropout, first, s, seen, panel,
+        for_each_dropped(head.dropout, first, s + from, seen, panel,
                          [&](int64_t at, vf factor) { store(score + at, load(score + at) * factor); });
-      product<2>(out + p * size, panel, width, {v, 1, width}, score, panel, seen,
-                 s == 0 ? nullptr : state[p].keep);
+      product<2>(out + p * size, panel, width, {v + from * width, 1, width}, score, panel, seen,
+                 state[p].fresh ? nullptr : state[p].keep);
+      state[p].fresh = false;
     }
   }
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t first = begin + p * panel, count = smaller(panel, end - first);
+    if (state[p].fresh) __builtin_memset(out + p * size, 0, static_cast<unsigned long>(size) * sizeof *out);
     float scale[panel] = {};
     for (int64_t i = 0; i < count; ++i)
       scale[i] = finish_row(state[p].largest[i], state[p].total[i], to.lse + first + i);
@@ -148,40 +164,67 @@ void row_values(float* out, const float* weight, const T* v, int64_t stride, int
   }
 }
 
-/// One query without dropout: there the lanes hold keys, then D.
+/// One query of one head without dropout: there the lanes hold keys, then D.
+struct RowState {
+  alignas(64) float q[attention_max_width + lanes], out[attention_max_width];  // zeros beyond D
+  float largest, total, slope;
+};
+
+/// The keys [begin, begin + keys) join a query's sums.
 template <class T>
-void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t) {
-  const int64_t width = head.width, keys_end = span_end(head, t);
-  alignas(64) float q[attention_max_width + lanes] = {}, out[attention_max_width] = {}, score[tile];
-  copy_rows(q, width, as<T>(head.q) + t * head.q_stride, head.q_stride, 1, width, head.scale * log2_e);
-  float largest_score = -__builtin_inff(), total = 0;
-  for (int64_t begin = 0; begin < keys_end; begin += tile) {
-    const int64_t keys = smaller(tile, keys_end - begin);
-    row_scores(score, q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, width);
-    for (int64_t s = keys; s < tile; ++s) score[s] = -__builtin_inff();
-    vf m = broadcast(largest_score);
-    for (int64_t s = 0; s < tile; s += lanes) m = max(load(score + s), m);
-    const float now = largest(m), base = now == -__builtin_inff() ? 0 : now;
-    vf added = vf{};
-    for (int64_t s = 0; s < tile; s += lanes) {
-      const vf weight = exp2(load(score + s) - base);
-      store(score + s, weight);
-      added += weight;
-    }
-    float keep[4 * lanes];
-    for (int i = 0; i < 4; ++i) store(keep + i * lanes, exp2(broadcast(largest_score - base)));
-    row_values(out, score, as<T>(head.v) + begin * head.v_stride, head.v_stride, keys, width, keep);
-    total = total * keep[0] + sum(added);
-    largest_score = now;
+void add_keys(RowState& row, const AttentionHead& head, int64_t t, int64_t begin, int64_t keys) {
+  alignas(64) float score[tile];
+  row_scores(score, row.q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, head.width);
+  if (row.slope != 0)
+    for (int64_t s = 0; s < keys; ++s)
+      score[s] += row.slope * static_cast<float>(begin + s - head.offset - t);
+  for (int64_t s = keys; s < tile; ++s) score[s] = -__builtin_inff();
+  vf m = broadcast(row.largest);
+  for (int64_t s = 0; s < tile; s += lanes) m = max(load(score + s), m);
+  const float now = largest(m), base = now == -__builtin_inff() ? 0 : now;
+  vf added = vf{};
+  for (int64_t s = 0; s < tile; s += lanes) {
+    const vf weight = exp2(load(score + s) - base);
+    store(score + s, weight);
+    added += weight;
   }
-  copy_rows(static_cast<T*>(to.out) + t * to.stride, to.stride, out, width, 1, width,
-            finish_row(largest_score, total, to.lse + t));
+  float keep[4 * lanes];
+  for (int i = 0; i < 4; ++i) store(keep + i * lanes, exp2(broadcast(row.largest - base)));
+  row_values(row.out, score, as<T>(head.v) + begin * head.v_stride, head.v_stride, keys, head.width, keep);
+  row.total = row.total * keep[0] + sum(added);
+  row.largest = now;
+}
+
+/// Query t of the heads [first, first + count) of the group: a tile of keys stays in the first cache for all.
+template <class T>
+void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t, int64_t first,
+                 int64_t count) {
+  const AttentionGroup& group = head.group;
+  const int64_t width = head.width, keys_end = span_end(head, t);
+  RowState rows[heads_together];
+  for (int64_t g = 0; g < count; ++g) {
+    RowState& row = rows[g];
+    __builtin_memset(&row, 0, sizeof row);
+    row.largest = -__builtin_inff();
+    row.slope = group.slopes != nullptr ? group.slopes[first + g] * log2_e : 0;
+    copy_rows(row.q, width, as<T>(head.q) + t * head.q_stride + (first + g) * group.q_stride, head.q_stride,
+              1, width, head.scale * log2_e);
+  }
+  for (int64_t begin = span_begin(head, t); begin < keys_end; begin += tile)
+    for (int64_t g = 0; g < count; ++g) add_keys<T>(rows[g], head, t, begin, smaller(tile, keys_end - begin));
+  for (int64_t g = 0; g < count; ++g)
+    copy_rows(static_cast<T*>(to.out) + t * to.stride + (first + g) * group.out_stride, to.stride,
+              rows[g].out, width, 1, width,
+              finish_row(rows[g].largest, rows[g].total, to.lse + t + (first + g) * group.lse_stride));
 }
 
 template <class T>
 void forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
-  if (end - begin <= few_queries && head.dropout.threshold == 0) {
-    for (int64_t t = begin; t < end; ++t) forward_row<T>(head, to, t);
+  if (end - begin <= attention_few_queries && head.dropout.threshold == 0) {
+    const int64_t heads = head.group.count;
+    for (int64_t t = begin; t < end; ++t)
+      for (int64_t h = 0; h < heads; h += heads_together)
+        forward_row<T>(head, to, t, h, smaller(heads_together, heads - h));
     return;
   }
   const int64_t step = columns_size / head.width / panel * panel;

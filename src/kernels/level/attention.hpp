@@ -25,12 +25,25 @@ QUERN_INLINE int64_t span_end(const AttentionHead& head, int64_t t) {
   return head.causal ? smaller(head.visible, head.offset + t + 1) : head.visible;
 }
 
-/// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end.
-/// Query `first` is in lane 0, key `begin` in row 0.
+/// Its beginning, which the end may precede.
+QUERN_INLINE int64_t span_begin(const AttentionHead& head, int64_t t) {
+  return head.window > 0 ? larger(0, head.offset + t + 1 - head.window) : 0;
+}
+
+/// Where reading begins for the queries from t on: dropout counts keys in eights.
+QUERN_INLINE int64_t first_key(const AttentionHead& head, int64_t t) { return span_begin(head, t) / 8 * 8; }
+
+QUERN_INLINE vi lane_numbers() {
+  vi lane = {};
+  for (int i = 0; i < lanes; ++i) lane[i] = i;
+  return lane;
+}
+
+/// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end, and
+/// before its beginning. Query `first` is in lane 0, key `begin` in row 0.
 QUERN_INLINE void hide(float* score, int64_t ld, const AttentionHead& head, int64_t first, int64_t begin,
                        int64_t keys) {
-  vi lane;
-  for (int i = 0; i < lanes; ++i) lane[i] = i;
+  const vi lane = lane_numbers();
   const vf hidden = broadcast(-__builtin_inff());
   for (int64_t s = larger(0, span_end(head, first) - begin); s < keys; ++s)
     for (int j = 0; j < 2; ++j) {
@@ -39,6 +52,29 @@ QUERN_INLINE void hide(float* score, int64_t ld, const AttentionHead& head, int6
           begin + s - head.offset - first - j * lanes;  // lanes below see nothing of this key
       const vi sees = lane >= static_cast<int32_t>(smaller(before, lanes));
       store(at, sees ? load(at) : hidden);
+    }
+  if (head.window == 0) return;
+  const int64_t all_see_from = span_begin(head, first + panel - 1) - begin;
+  for (int64_t s = 0; s < smaller(keys, all_see_from); ++s)
+    for (int j = 0; j < 2; ++j) {
+      float* at = score + s * ld + j * lanes;
+      // Lanes at or beyond have moved past this key.
+      const int64_t after = begin + s - head.offset - first - j * lanes + head.window;
+      const vi sees = lane < static_cast<int32_t>(larger(smaller(after, lanes), 0));
+      store(at, sees ? load(at) : hidden);
+    }
+}
+
+/// Adds ALiBi's bias, in base 2, to a panel's scores; places as in hide().
+QUERN_INLINE void add_bias(float* score, int64_t ld, const AttentionHead& head, int64_t first, int64_t begin,
+                           int64_t keys) {
+  if (head.slope == 0) return;
+  const vf lane = __builtin_convertvector(lane_numbers(), vf), slope = broadcast(head.slope * log2_e);
+  for (int j = 0; j < 2; ++j)
+    for (int64_t s = 0; s < keys; ++s) {
+      float* at = score + s * ld + j * lanes;
+      const float distance = static_cast<float>(begin + s - head.offset - first - j * lanes);
+      store(at, load(at) + slope * (distance - lane));
     }
 }
 
@@ -63,7 +99,7 @@ QUERN_INLINE void philox(vq* c, const DropoutKey& d, vq row, uint64_t block) {
 
 /// The dropout factors of keys [8 * block, 8 * block + 8) for `lanes` queries from `row` on, lane by lane.
 QUERN_INLINE void dropout_factors(vf* factor, const DropoutKey& d, uint64_t row, uint64_t block) {
-  vq even_row;
+  vq even_row = {};
   for (int i = 0; i < lanes / 2; ++i) even_row[i] = d.first_row + row + 2 * static_cast<uint64_t>(i);
   vq even[4], odd[4];
   philox(even, d, even_row, block);

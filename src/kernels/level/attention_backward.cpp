@@ -16,6 +16,7 @@ struct BackwardTiles {
   float *weight, *dscore;        // (tile of keys, tile of queries)
   float *dk, *dv;                // (S, padded D): sums over the queries so far
   float lse[tile], delta[tile];  // of the queries; lse in base 2
+  bool fresh[tile / panel];      // a panel's dq has nothing yet
   int64_t padded;
 };
 
@@ -47,14 +48,15 @@ void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGr
   }
 }
 
-/// Of a panel (queries from `first`, at column `at` of the tile) and keys [begin, begin + keys): the weights,
-/// dropped, and the gradients of the scores but for `scale`.
+/// Of a panel (queries from `first`, at column `at` of the tile) and keys [begin, begin + keys), from row
+/// `row` of the tile on: the weights, dropped, and the gradients of the scores but for `scale`.
 void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t first, int64_t at,
-                           int64_t begin, int64_t keys) {
+                           int64_t row, int64_t begin, int64_t keys) {
   const int64_t width = head.width;
-  float *weight = x.weight + at, *dscore = x.dscore + at;
+  float *weight = x.weight + row * tile + at, *dscore = x.dscore + row * tile + at;
   product<2>(weight, tile, keys, {x.k + begin * width, width, 1}, x.q + at * width, panel, width, nullptr);
   product<2>(dscore, tile, keys, {x.v + begin * width, width, 1}, x.dout + at * width, panel, width, nullptr);
+  add_bias(weight, tile, head, first, begin, keys);
   hide(weight, tile, head, first, begin, keys);
   if (head.dropout.threshold != 0)
     return for_each_dropped(head.dropout, first, begin, keys, tile, [&](int64_t place, vf factor) {
@@ -74,31 +76,33 @@ void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t 
 }
 
 /// to(s, d) += sum_t a(s, t) rows(t, d): `keys` keys and the queries of the tile; key s is seen by the
-/// queries from seen_from + s on.
+/// `window` queries from seen_from + s on.
 void add_over_queries(float* to, const float* a, const float* rows, int64_t padded, int64_t keys,
-                      int64_t queries, int64_t seen_from) {
+                      int64_t queries, int64_t seen_from, int64_t window) {
   float ones[panel];
   for (float& one : ones) one = 1;
   constexpr int64_t some = 16;
   for (int64_t s = 0; s < keys; s += some) {
     const int64_t n = smaller(some, keys - s), t = larger(0, seen_from + s);
+    const int64_t end = smaller(queries, seen_from + s + n - 1 + window);
     if (t >= queries) break;
+    if (t >= end) continue;
     const Strided left = {a + s * tile + t, tile, 1};
     int64_t d = 0;
     for (; d + panel <= padded; d += panel)
-      product<2>(to + s * padded + d, padded, n, left, rows + t * padded + d, padded, queries - t, ones);
+      product<2>(to + s * padded + d, padded, n, left, rows + t * padded + d, padded, end - t, ones);
     if (d < padded)
-      product<1>(to + s * padded + d, padded, n, left, rows + t * padded + d, padded, queries - t, ones);
+      product<1>(to + s * padded + d, padded, n, left, rows + t * padded + d, padded, end - t, ones);
   }
 }
 
-void zero_rows(float* to, int64_t ld, int64_t begin, int64_t end) {
+void zero_rows(float* to, int64_t begin, int64_t end) {
   for (int64_t s = begin; s < end; ++s)
-    for (int j = 0; j < panel; j += lanes) store(to + s * ld + j, vf{});
+    for (int j = 0; j < panel; j += lanes) store(to + s * tile + j, vf{});
 }
 
 /// The part of a tile of queries (from `first`, `queries` of them) and keys (from `begin`) in all three
-/// gradients.
+/// gradients; dq of the tile starts with the first keys that it sees.
 void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t first,
                    int64_t queries, int64_t begin, int64_t keys) {
   const int64_t width = head.width;
@@ -106,20 +110,25 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
   for (float& one : ones) one = 1;
   for (int64_t at = 0; at < queries; at += panel) {
     const int64_t last = first + smaller(at + panel, queries) - 1;
-    const int64_t seen = larger(0, smaller(keys, span_end(head, last) - begin));
-    zero_rows(x.weight + at, tile, seen, keys);
-    zero_rows(x.dscore + at, tile, seen, keys);
-    if (seen == 0) continue;
-    weights_and_gradients(x, head, first + at, at, begin, seen);
-    if (g.dq.to != nullptr)
-      product<2>(x.dq + at * width, panel, width, {x.k + begin * width, 1, width}, x.dscore + at, tile, seen,
-                 begin == 0 ? nullptr : ones);
+    // Of the tile, the panel sees something of the keys [from, seen).
+    const int64_t from = larger(0, smaller(keys, first_key(head, first + at) - begin));
+    const int64_t seen = larger(from, smaller(keys, span_end(head, last) - begin));
+    zero_rows(x.weight + at, 0, from), zero_rows(x.weight + at, seen, keys);
+    zero_rows(x.dscore + at, 0, from), zero_rows(x.dscore + at, seen, keys);
+    if (seen == from) continue;
+    weights_and_gradients(x, head, first + at, at, from, begin + from, seen - from);
+    if (g.dq.to == nullptr) continue;
+    product<2>(x.dq + at * width, panel, width, {x.k + (begin + from) * width, 1, width},
+               x.dscore + from * tile + at, tile, seen - from, x.fresh[at / panel] ? nullptr : ones);
+    x.fresh[at / panel] = false;
   }
   const int64_t seen_from = head.causal ? begin - head.offset - first : -keys;
+  const int64_t window = head.window > 0 ? head.window : head.offset + head.keys + head.queries;
   if (g.dv.to != nullptr)
-    add_over_queries(x.dv + begin * x.padded, x.weight, x.dout_rows, x.padded, keys, queries, seen_from);
+    add_over_queries(x.dv + begin * x.padded, x.weight, x.dout_rows, x.padded, keys, queries, seen_from,
+                     window);
   if (g.dk.to != nullptr)
-    add_over_queries(x.dk + begin * x.padded, x.dscore, x.q_rows, x.padded, keys, queries, seen_from);
+    add_over_queries(x.dk + begin * x.padded, x.dscore, x.q_rows, x.padded, keys, queries, seen_from, window);
 }
 
 /// to = from + beta * to, from rows of `padded` numbers.
@@ -143,24 +152,33 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
   x.k = cut(head.keys * padded), x.v = cut(head.keys * padded);
   x.weight = cut(tile * tile), x.dscore = cut(tile * tile);
   x.dk = cut(head.keys * padded), x.dv = cut(head.keys * padded);
-  zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
-  zero(x.dk, 2 * head.keys * padded);
-  const int64_t all_seen = larger(0, span_end(head, head.queries - 1));
-  copy_rows(x.k, width, static_cast<const T*>(head.k), head.k_stride, all_seen, width, 1);
-  copy_rows(x.v, width, static_cast<const T*>(head.v), head.v_stride, all_seen, width, 1);
+  if (g.first) {
+    zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
+    zero(x.dk, 2 * head.keys * padded);
+    const int64_t end = larger(0, span_end(head, head.queries - 1)), n = smaller(span_begin(head, 0), end);
+    zero(x.k, n * width);  // what nobody sees, but a product may meet
+    zero(x.v, n * width);
+    const T* k = static_cast<const T*>(head.k) + n * head.k_stride;
+    const T* v = static_cast<const T*>(head.v) + n * head.v_stride;
+    copy_rows(x.k + n * width, width, k, head.k_stride, end - n, width, 1);
+    copy_rows(x.v + n * width, width, v, head.v_stride, end - n, width, 1);
+  }
   for (int64_t t = 0; t < head.queries; t += tile) {
     const int64_t queries = smaller(tile, head.queries - t), keys_end = span_end(head, t + queries - 1);
     pack_queries<T>(x, head, g, t, queries);
-    if (keys_end <= 0) zero(x.dq, tile * padded);
-    for (int64_t s = 0; s < keys_end; s += tile)
+    for (bool& fresh : x.fresh) fresh = true;
+    for (int64_t s = first_key(head, t); s < keys_end; s += tile)
       backward_tile(x, head, g, t, queries, s, smaller(tile, keys_end - s));
     if (g.dq.to == nullptr) continue;
+    for (int64_t i = 0; i < queries; i += panel)
+      if (x.fresh[i / panel]) zero(x.dq + i * width, panel * width);
     float scale[panel];
     for (float& one : scale) one = head.scale;
     for (int64_t i = 0; i < queries; i += panel)
       unpack_columns(static_cast<T*>(g.dq.to) + (t + i) * g.dq.stride, g.dq.stride,
                      smaller(panel, queries - i), width, x.dq + i * width, scale, g.dq.beta);
   }
+  if (!g.last) return;
   if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, padded, head.keys, width);
   if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, padded, head.keys, width);
 }

@@ -40,7 +40,7 @@ struct RowGradient {
 /// The two means; dgain and dbias grow by the row's parts when `sums` is not null.
 template <class Normed>
 RowGradient norm_row_sums(const NormBackward& a, const Normed* dh, const float* x, int64_t r) {
-  const float mean = a.mean[r], rstd = a.rstd[r];
+  const float mean = a.mean != nullptr ? a.mean[r] : 0, rstd = a.rstd[r];
   vf g_sum = {}, gx_sum = {};
   columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
     const vf d = load_n(dh + j, k), xhat = (load_n(x + j, k) - mean) * rstd, g = d * load_n(a.gain + j, k);
@@ -52,7 +52,7 @@ RowGradient norm_row_sums(const NormBackward& a, const Normed* dh, const float* 
     }
   });
   const float c = static_cast<float>(a.cols);
-  return {mean, rstd, sum(g_sum) / c, sum(gx_sum) / c};
+  return {mean, rstd, a.mean != nullptr ? sum(g_sum) / c : 0, sum(gx_sum) / c};
 }
 
 template <class Branch, class Normed>
@@ -65,14 +65,15 @@ void norm_forward_of(const NormForward& a, int64_t begin, int64_t end) {
       x = at(a.x, r);
     }
     if (a.h.data == nullptr) continue;
-    const float mean =
-        row_sum(a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA { return load_n(x + j, k); }) / c;
+    float mean = 0;
+    if (a.mean != nullptr)
+      mean = row_sum(a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA { return load_n(x + j, k); }) / c;
     const float squares = row_sum(a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
       const vf d = only(load_n(x + j, k) - mean, k);
       return d * d;
     });
     const float rstd = 1.0F / __builtin_sqrtf(squares / c + a.eps);
-    a.mean[r] = mean;
+    if (a.mean != nullptr) a.mean[r] = mean;
     a.rstd[r] = rstd;
     Normed* h = at<Normed>(a.h, r);
     columns(0, a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA {
