@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "catch.hpp"
@@ -43,15 +45,17 @@ TEST_CASE("memory: what is available is part of the machine's, and an address-sp
   CHECK(available_memory() <= total_memory());
   const pid_t child = ::fork();
   if (child == 0) {
+    std::int64_t mapped = 0;
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("VmSize:")) mapped = std::stoll(line.substr(7)) * 1024;
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);
-    constexpr std::int64_t room = std::int64_t{1} << 40;  // sanitizers map terabytes of addresses
-    limit.rlim_cur = static_cast<rlim_t>(room);
+    constexpr std::int64_t room = std::int64_t{64} << 20;
+    limit.rlim_cur = static_cast<rlim_t>(mapped + room);
     setrlimit(RLIMIT_AS, &limit);
-    const std::int64_t wide = available_memory();
-    limit.rlim_cur = 1 << 20;  // less than what is mapped already
-    setrlimit(RLIMIT_AS, &limit);
-    ::_exit(wide <= room && available_memory() == 0 ? 0 : 1);
+    const std::int64_t left = available_memory();
+    ::_exit(mapped > 0 && left > 0 && left <= room ? 0 : 1);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
