@@ -205,7 +205,8 @@ TEST_CASE("every number of a tiny model's gradient is the Dual one") {
         wanted.push_back(decoder.loss(normaliser, c.label_smoothing).slope);
         x.slope = 0;
       }
-      CHECK(reference::relative_error(gradient, wanted) < 1e-5);
+      // 1e-5; a norm's gain sums products over all rows and heads that cancel: twice that.
+      CHECK(reference::relative_error(gradient, wanted) < (name.ends_with("_norm.weight") ? 2e-5 : 1e-5));
     }
   }
 }
