@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "command.hpp"
@@ -84,6 +85,10 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const quern::Error& error) {
     return fail(quern::format(error), static_cast<int>(error.kind));
+  } catch (const std::filesystem::filesystem_error& error) {
+    const quern::Error refused(quern::ErrorKind::io, "the system refuses: " + error.code().message(), "",
+                               error.path1().string());
+    return fail(quern::format(refused), static_cast<int>(refused.kind));
   } catch (const std::bad_alloc&) {
     return fail("error[memory]: out of memory", static_cast<int>(quern::ErrorKind::memory));
   } catch (const std::exception& error) {

@@ -52,7 +52,8 @@ class Output {
 std::filesystem::path run_directory(const SampleOptions& options) {
   if (!options.run.empty()) return options.run;
   const std::filesystem::path latest = "runs/latest";
-  if (std::filesystem::exists(latest)) return latest;
+  std::error_code refused;  // then reading the run says why
+  if (std::filesystem::exists(latest, refused) || refused) return latest;
   throw Error(ErrorKind::config, "--run: no run is named, and there is no runs/latest",
               "name a run's directory, --run DIR, or train one first: quern train");
 }

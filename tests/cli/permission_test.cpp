@@ -174,3 +174,14 @@ TEST_CASE("what may not be read is exit 4 with its path, and nothing is changed"
   for (const char* step : {"step-000000001", "step-000000002"}) CHECK(fs::exists(at.path / "ckpt" / step));
   CHECK(at.quern(resume).code == 0);
 }
+
+TEST_CASE("sample without --run: a folder of runs that may not be entered is exit 4") {
+  Place at;
+  if (!at.usable()) return;
+  fs::create_directory(at.home / "runs");
+  const Forbidden locked(at.home / "runs");
+  at.as_user.folder = at.home.string();
+  const Outcome o = at.quern({"sample"});
+  CHECK(o.code == 4);
+  CHECK(o.err.starts_with("error[io]: cannot look at the file: Permission denied\n  --> runs/latest"));
+}

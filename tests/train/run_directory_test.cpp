@@ -236,6 +236,34 @@ TEST_CASE("run directory: a directory that may not be written to is told at once
   }
 }
 
+TEST_CASE("run directory: whatever call of a start fails, the same start works the next time") {
+  const auto start = [](Files& files, const TemporaryDirectory& place) {
+    RunDirectory run = RunDirectory::create(files, request_for(place / "run"));
+    run.begin(kTexts);
+  };
+  FaultyFiles sound;
+  const TemporaryDirectory whole;
+  start(sound, whole);
+  int failed = 0;
+  for (int at = 1; at <= sound.calls(); ++at) {
+    const TemporaryDirectory place;
+    FaultyFiles faulty(Fault::fail_once, at, ENOSPC);
+    CAPTURE(at);
+    try {
+      start(faulty, place);
+    } catch (const Error& error) {
+      ++failed;
+      REQUIRE(error.kind == ErrorKind::io);
+    }
+    Files files;
+    const DirectoryState state = directory_state(files, place / "run");
+    REQUIRE(state != DirectoryState::foreign);
+    if (state != DirectoryState::run) start(files, place);
+    REQUIRE(names_in(place / "run").contains("config.resolved.json"));
+  }
+  CHECK(failed > 20);
+}
+
 TEST_CASE("run directory: whatever call of a start is the last, the same start works the next time") {
   for (const bool overwrite : {false, true}) {
     int at = 1;
