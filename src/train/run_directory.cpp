@@ -210,7 +210,9 @@ RunDirectory RunDirectory::resume(Files& files, const fs::path& directory) {
 RunDirectory::~RunDirectory() {
   if (!lock_.is_open()) return;
   try {
-    if (fresh_) {
+    // With anything beside the lock it stays: without one, what a failure left would be taken for somebody
+    // else's.
+    if (fresh_ && files_->list(path_).size() == 1) {
       files_->remove_file(lock_.path());
       files_->remove_empty_directory(path_);
     } else {
