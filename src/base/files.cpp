@@ -372,6 +372,8 @@ int Files::system_symlink(const char* target, const char* path) { return ::symli
 
 // ---- helpers
 
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
 std::string read_file(Files& files, const fs::path& path, std::uint64_t max_bytes, Links links) {
   const File file = files.open_read(path, links);
   const std::uint64_t bytes = file.size();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "quern/kernels/tensor.hpp"
+#include "quern/train/config.hpp"
 
 namespace quern::cli {
 
@@ -26,9 +26,9 @@ std::vector<std::string> work_names();
 /// Whether there is such a work.
 bool is_work(const std::string& name);
 
-/// Runs a work in this process, in f32 or bf16. Its peak memory is the process's, so a process runs one work.
+/// Runs a work in this process. Its peak memory is the process's, so a process runs one work.
 /// `steps` 0 means the work's own number.
-WorkResult run_work(const std::string& name, Type compute, std::int64_t steps);
+WorkResult run_work(const std::string& name, Precision precision, std::int64_t steps);
 
 /// What this machine reaches with the threads in use: f32 arithmetic in a product of 2048x1536x768, and
 /// memory traffic in a copy that no cache holds.

@@ -27,6 +27,12 @@ struct BenchOptions {
   bool kernels = false, json = false, here = false;
 };
 
+Precision precision_named(const std::string& name) {
+  for (const auto& entry : enum_names(Precision{}))
+    if (entry.name == name) return entry.value;
+  QUERN_CHECK(false, name);
+}
+
 nlohmann::ordered_json json_of(const WorkResult& r) {
   return {{"work", r.work},
           {"precision", r.precision},
@@ -86,8 +92,12 @@ int run(const BenchOptions& options) {
   if (options.here) {
     set_thread_count(options.threads != 0 ? options.threads : default_threads());
     const WorkResult result =
-        run_work(options.works.front(), options.precision == "bf16" ? Type::bf16 : Type::f32, options.steps);
-    write_out(options.json ? json_of(result).dump() + "\n" : row_of(result));
+        run_work(options.works.front(), precision_named(options.precision), options.steps);
+    if (options.json) {
+      write_json(json_of(result));
+    } else {
+      write_out(row_of(result));
+    }
     return 0;
   }
   if (!options.json)

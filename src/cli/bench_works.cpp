@@ -48,9 +48,10 @@ ModelConfig model_of(const Work& work) {
 /// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight
 /// and more.
 template <class Step>
-WorkResult time_steps(const Work& work, Type compute, std::int64_t n, std::int64_t tokens, Step&& step) {
+WorkResult time_steps(const Work& work, Precision precision, std::int64_t n, std::int64_t tokens,
+                      Step&& step) {
   std::vector<double> ms;
-  WorkResult result{work.name, compute == Type::bf16 ? "bf16" : "f32", thread_count()};
+  WorkResult result{work.name, std::string(enum_name(precision)), thread_count()};
   for (std::int64_t i = 0; i < n; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     step(i);
@@ -66,7 +67,7 @@ WorkResult time_steps(const Work& work, Type compute, std::int64_t n, std::int64
   return result;
 }
 
-WorkResult train_work(const Work& work, Type compute, std::int64_t steps) {
+WorkResult train_work(const Work& work, Precision precision, std::int64_t steps) {
   Config config;
   config.model = model_of(work);
   config.optim.betas = {0.9, 0.99};
@@ -77,26 +78,26 @@ WorkResult train_work(const Work& work, Type compute, std::int64_t steps) {
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] =
         static_cast<std::uint16_t>(below(static_cast<std::uint64_t>(work.vocabulary), stream.at(i, 0)[0], 0));
-  Transformer model(config.model, true, compute);
+  Transformer model(config.model, true, type_of(precision));
   model.parameters().initialise(config.run.seed);
   Workspace workspace;
   const TokenStore store(std::move(tokens));
   WindowSampler windows(view(store), work.context, WindowOrder::random, config.run.seed, work.batch);
   double loss = 0;
-  WorkResult result = time_steps(work, compute, steps, work.batch * work.context, [&](std::int64_t i) {
+  WorkResult result = time_steps(work, precision, steps, work.batch * work.context, [&](std::int64_t i) {
     loss = train_step(model, workspace, windows, config, i + 1).loss;
   });
   result.loss = loss;
   return result;
 }
 
-WorkResult decode_work(const Work& work, Type compute, std::int64_t steps) {
-  Transformer model(model_of(work), false, compute);
+WorkResult decode_work(const Work& work, Precision precision, std::int64_t steps) {
+  Transformer model(model_of(work), false, type_of(precision));
   model.parameters().initialise(1337);
-  KVCache cache(model.config(), 1, work.context, compute);
+  KVCache cache(model.config(), 1, work.context, type_of(precision));
   Workspace workspace;
   std::int32_t token = 0;
-  return time_steps(work, compute, steps, 1, [&](std::int64_t) {
+  return time_steps(work, precision, steps, 1, [&](std::int64_t) {
     Tape tape(workspace, Mode::infer);
     const Tensor logits = model.last_logits(tape, {&token, 1, 1}, &cache).value();
     token = static_cast<std::int32_t>(std::max_element(logits.f32(), logits.f32() + work.vocabulary) -
@@ -116,11 +117,11 @@ bool is_work(const std::string& name) {
   return std::any_of(works.begin(), works.end(), [&](const Work& w) { return w.name == name; });
 }
 
-WorkResult run_work(const std::string& name, Type compute, std::int64_t steps) {
+WorkResult run_work(const std::string& name, Precision precision, std::int64_t steps) {
   const Work& work = find(name);
   if (steps == 0) steps = work.steps;
-  if (name == "decode") return decode_work(work, compute, std::min(steps, work.context));
-  return train_work(work, compute, steps);
+  if (name == "decode") return decode_work(work, precision, std::min(steps, work.context));
+  return train_work(work, precision, steps);
 }
 
 }  // namespace quern::cli

@@ -120,7 +120,7 @@ std::vector<Check> directory_checks() {
 
 std::vector<Fact> speed_facts() {
   const MachineRates rates = machine_rates();
-  const WorkResult work = run_work("A", Type::f32, 40);
+  const WorkResult work = run_work("A", Precision::f32, 40);
   return {{"product", fixed(rates.gflops, 0) + " GFLOP/s in f32", rates.gflops},
           {"memory", fixed(rates.gigabytes_per_second, 1) + " GB/s in a copy", rates.gigabytes_per_second},
           {"training",
@@ -181,7 +181,7 @@ int run(bool json, const std::string& colour) {
   show_checks("numbers", check_numbers());
   show_facts("speed", speed_facts());
   object["passed"] = failed == 0;
-  if (json) write_out(object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  if (json) write_json(object);
   if (failed == 0) {
     if (!json) write_out("all is well\n");
     return 0;

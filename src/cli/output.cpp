@@ -1,29 +1,19 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
+#include "quern/base/descriptor.hpp"
 #include "quern/watch/terminal.hpp"
 
 namespace quern::cli {
 
 void write_out(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EPIPE) {
-      throw OutputClosed{};
-    } else if (errno != EINTR) {
-      throw Error(ErrorKind::io, std::string("cannot write to standard output: ") + std::strerror(errno));
-    }
-  }
+  if (!write_all(STDOUT_FILENO, text, "cannot write to standard output")) throw OutputClosed{};
 }
 
 void write_json(const nlohmann::ordered_json& object) {

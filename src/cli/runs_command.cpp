@@ -54,9 +54,7 @@ int list(const ListOptions& options) {
   Files files;
   RunList found = list_runs(files, options.folder);
   for (const std::string& warning : found.warnings) say("warning: " + warning);
-  if (found.runs.empty())
-    std::fprintf(stderr, "there are no runs in %s; `quern train` makes one\n",
-                 harmless(options.folder).c_str());
+  if (found.runs.empty()) say("there are no runs in " + options.folder + "; `quern train` makes one");
   sort_runs(found.runs, run_order_named(options.sort).value());
   if (options.json) {
     nlohmann::ordered_json runs = nlohmann::ordered_json::array();

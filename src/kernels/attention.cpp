@@ -18,7 +18,7 @@ using kernels::AttentionSink;
 
 /// Element (b, 0, h, 0) of a (B,T,H,D) view.
 void* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
-  return static_cast<char*>(x.data) + (b * x.stride[0] + h * x.stride[2]) * size_of(x.type);
+  return x.at(b * x.stride[0] + h * x.stride[2]);
 }
 
 void check_view(const Tensor& x, const Tensor& like) {
@@ -58,7 +58,6 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   head.offset = mask.offset;
   head.window = mask.window;
   head.scale = options.scale;
-  head.slope = options.slopes != nullptr ? options.slopes[h] : 0;
   head.group = {1, 0, 0, 0, options.slopes != nullptr ? options.slopes + h : nullptr};
   const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
   const auto row = (sequence * static_cast<std::uint64_t>(q.dim[2]) + static_cast<std::uint64_t>(h)) *

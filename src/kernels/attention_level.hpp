@@ -15,7 +15,7 @@ constexpr int64_t attention_few_queries = 4;  // that many, without dropout, are
 /// only for few queries. Strides in elements between these heads.
 struct AttentionGroup {
   int64_t count, q_stride, out_stride, lse_stride;
-  const float* slopes;  // of these heads; null: none
+  const float* slopes;  // of these heads, each of the bias slope * (key - offset - query); null: none
 };
 
 /// One head of one sequence: row t of q lies at q + t * q_stride, and so on.
@@ -29,7 +29,6 @@ struct AttentionHead {
   int64_t offset;
   int64_t window;  // of the keys that a query sees, the latest; 0: all
   float scale;
-  float slope;  // of the bias slope * (key - offset - query)
   AttentionGroup group;
   DropoutKey dropout;  // its row 0 is query 0
 };

@@ -121,13 +121,13 @@ struct ColumnSum {
 };
 
 struct Fill {
-  float* to;
+  Rows to;  // of either type
   float value;
 };
 
+/// to = factor * x + beta * to; with factor 1 nothing but the types' rounding comes between.
 struct AddScaled {
-  float* to;
-  const float* x;
+  Rows to, x;  // each of either type
   float factor, beta;
 };
 
@@ -145,15 +145,10 @@ struct FewRows {
   float beta;
 };
 
-struct Convert {
-  Rows to, from;  // of either type
-  float beta;     // of what is there
-};
-
 }  // namespace quern::kernels
 
-/// [begin, end) are rows, except: channels for embedding_backward; elements of row 0 for map, map_backward
-/// and convert; elements for those on plain pointers.
+/// [begin, end) are rows, except: channels for embedding_backward; elements of row 0 for map, map_backward,
+/// fill and add_scaled; columns of y for few_rows; elements for those on plain pointers.
 #define QUERN_LEVEL_ROW_KERNELS(X)                                                \
   X(norm_forward, (const NormForward& a, int64_t begin, int64_t end))             \
   X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
@@ -170,5 +165,4 @@ struct Convert {
   X(column_sum, (const ColumnSum& a, int64_t begin, int64_t end))                 \
   X(fill, (const Fill& a, int64_t begin, int64_t end))                            \
   X(add_scaled, (const AddScaled& a, int64_t begin, int64_t end))                 \
-  X(convert, (const Convert& a, int64_t begin, int64_t end))                      \
   X(few_rows, (const FewRows& a, int64_t begin, int64_t end))

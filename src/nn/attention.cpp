@@ -9,9 +9,7 @@ namespace quern {
 namespace {
 
 /// Row t of sequence b.
-char* at(const Tensor& x, std::int64_t b, std::int64_t t) {
-  return static_cast<char*>(x.data) + (b * x.stride[0] + t * x.stride[1]) * size_of(x.type);
-}
+char* at(const Tensor& x, std::int64_t b, std::int64_t t) { return x.at(b * x.stride[0] + t * x.stride[1]); }
 
 /// Rows of (B,T,K) go to the rows from `first` on.
 void put(const Tensor& cached, std::int64_t first, const Tensor& fresh) {

@@ -46,7 +46,7 @@ Var Transformer::logits(Tape& tape, Tokens tokens, KVCache* cache) const {
 
 Var Transformer::last_logits(Tape& tape, Tokens tokens, KVCache* cache) const {
   Tensor last = decoder_(tape, tokens, cache).value();  // (B,T,C)
-  last.data = static_cast<char*>(last.data) + (last.dim[1] - 1) * last.stride[1] * size_of(last.type);
+  last.data = last.at((last.dim[1] - 1) * last.stride[1]);
   last.dim[1] = 1;
   return linear(tape, tape.leaf(last), var(head_), Var(), Type::f32);
 }

@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokenizerName = "tokenizer.json";
 
-fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
-
 PathKind directory_kind(Files& files, const fs::path& path) {
   const bool checkpoint = checkpoint_step(without_slash(path).filename().string()).has_value() ||
                           files.kind(path / kManifestFile) == EntryKind::file;

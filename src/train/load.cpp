@@ -36,12 +36,6 @@ std::int64_t parse_step(const std::string& text) {
   return step;
 }
 
-std::string listed(const std::vector<std::int64_t>& steps) {
-  std::string text;
-  for (const std::int64_t s : steps) text += (text.empty() ? "" : ", ") + std::to_string(s);
-  return text;
-}
-
 /// The checkpoint that is asked for.
 LoadedCheckpoint choose(Files& files, const fs::path& run, const std::string& wanted,
                         std::vector<std::string>& warnings) {
@@ -82,8 +76,7 @@ LoadedRun load_run(Files& files, const fs::path& run, const std::string& checkpo
   const LoadedCheckpoint from = choose(files, run, checkpoint, loaded.warnings);
   loaded.model =
       std::make_unique<Transformer>(loaded.config.model, false, type_of(loaded.config.run.precision));
-  from.read_model(model_targets(loaded.model->parameters()));
-  loaded.model->parameters().refresh_shadow();
+  read_model(from, loaded.model->parameters());
   loaded.step = from.step();
   return loaded;
 }

@@ -76,8 +76,6 @@ nlohmann::json read_state(Files& files, const fs::path& path, const CheckpointMa
 }
 
 // Without a slash at the end, so that filename() is the directory's name.
-fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
-
 }  // namespace
 
 const safetensors::Reader& LoadedCheckpoint::model() const { return *model_; }

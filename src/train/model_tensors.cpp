@@ -30,14 +30,16 @@ std::vector<Named> moments(ParamStore& parameters) {
 std::vector<safetensors::TensorEntry> model_entries(ParamStore& p) {
   return values<safetensors::TensorEntry>(p);
 }
-std::vector<safetensors::TensorTarget> model_targets(ParamStore& p) {
-  return values<safetensors::TensorTarget>(p);
-}
 std::vector<safetensors::TensorEntry> optim_entries(ParamStore& p) {
   return moments<safetensors::TensorEntry>(p);
 }
-std::vector<safetensors::TensorTarget> optim_targets(ParamStore& p) {
-  return moments<safetensors::TensorTarget>(p);
+
+void read_model(const LoadedCheckpoint& from, ParamStore& p) {
+  from.read_model(values<safetensors::TensorTarget>(p));
+  p.refresh_shadow();
+}
+void read_moments(const LoadedCheckpoint& from, ParamStore& p) {
+  from.read_optim(moments<safetensors::TensorTarget>(p));
 }
 
 }  // namespace quern

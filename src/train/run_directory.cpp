@@ -97,8 +97,6 @@ bool make_directories(Files& files, const fs::path& path) {
   return true;
 }
 
-fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
-
 // The process that a lock file names; nullopt when it names none.
 std::optional<pid_t> process_in(const File& lock) {
   std::array<char, 32> text{};

@@ -30,8 +30,7 @@ std::string in_short(const Error& error) {
 /// What the path leads to, whatever links are on the way.
 fs::path target_of(const fs::path& path) {
   std::error_code ignored;
-  const fs::path target = fs::weakly_canonical(path, ignored);
-  return target.has_filename() ? target : target.parent_path();
+  return without_slash(fs::weakly_canonical(path, ignored));
 }
 
 void read_metrics_of(ListedRun& run, Files& files) {

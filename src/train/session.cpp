@@ -96,8 +96,7 @@ void require_same(const nlohmann::json& state, const char* key, const std::strin
 /// The checkpoint that a user names: there must be one (7), and it must be intact (3).
 LoadedCheckpoint open_named(Files& files, const CheckpointStore& store, const fs::path& path) {
   if (fs::exists(path)) return open_checkpoint(files, path);
-  std::string steps;
-  for (const std::int64_t s : store.steps()) steps += (steps.empty() ? "" : ", ") + std::to_string(s);
+  const std::string steps = listed(store.steps());
   throw Error(ErrorKind::run, "there is no checkpoint " + path.string(),
               steps.empty() ? "this run has none yet; resume the run itself"
                             : "this run has checkpoints of steps " + steps);
@@ -158,8 +157,7 @@ Session prepare(Files& files, const TrainRequest& request) {
       return resume(files, request, request.run_dir, std::nullopt);
     return start(files, request);
   }
-  fs::path path = fs::path(request.resume).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
+  const fs::path path = without_slash(fs::path(request.resume).lexically_normal());
   const auto run_of = run_of_checkpoint(path);
   const fs::path run = run_of.value_or(path);
   if (!request.run_dir.empty() && fs::weakly_canonical(request.run_dir) != fs::weakly_canonical(run))

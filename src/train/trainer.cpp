@@ -163,9 +163,8 @@ nlohmann::json Trainer::state() {
 }
 
 void Trainer::restore(const LoadedCheckpoint& checkpoint) {
-  checkpoint.read_model(model_targets(model_.parameters()));
-  model_.parameters().refresh_shadow();
-  checkpoint.read_optim(optim_targets(model_.parameters()));
+  read_model(checkpoint, model_.parameters());
+  read_moments(checkpoint, model_.parameters());
   const nlohmann::json& state = checkpoint.state();
   progress_.step = saved_ = checkpoint.step();
   progress_.tokens = state.at("tokens").get<std::int64_t>();

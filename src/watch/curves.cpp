@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "quern/base/check.hpp"
+#include "quern/base/files.hpp"
 #include "quern/watch/format.hpp"
 
 namespace quern {
@@ -121,8 +122,7 @@ std::string curves_picture(const std::vector<NamedMetrics>& runs, const CurveOpt
 std::vector<NamedMetrics> read_runs(const std::vector<std::string>& paths) {
   std::vector<NamedMetrics> runs;
   for (const std::string& path : paths) {
-    std::filesystem::path place = std::filesystem::path(path).lexically_normal();
-    if (!place.has_filename()) place = place.parent_path();  // a slash at the end
+    std::filesystem::path place = without_slash(std::filesystem::path(path).lexically_normal());
     if (place.filename() == "metrics.jsonl" && place.has_parent_path()) place = place.parent_path();
     runs.push_back({place.filename().string(), read_run(path)});
   }

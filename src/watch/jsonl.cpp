@@ -1,13 +1,10 @@
 #include "quern/watch/jsonl.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "quern/base/check.hpp"
+#include "quern/base/descriptor.hpp"
 
 namespace quern {
 
@@ -100,16 +97,7 @@ void JsonlWriter::write_pending() {
 JsonlStream::JsonlStream(int fd) : fd_(fd) {}
 
 void JsonlStream::append(std::string_view line) {
-  while (!gone_ && !line.empty()) {
-    const ssize_t written = ::write(fd_, line.data(), line.size());
-    if (written >= 0) {
-      line.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EPIPE) {
-      gone_ = true;
-    } else if (errno != EINTR) {
-      throw Error(ErrorKind::io, std::string("cannot write the events: ") + std::strerror(errno));
-    }
-  }
+  if (!gone_) gone_ = !write_all(fd_, line, "cannot write the events");
 }
 
 // Paths and names may hold any bytes; JSON holds UTF-8 only.

@@ -127,6 +127,9 @@ class Files {
   File open_for_writing(const std::filesystem::path& path, int flags, const char* action);
 };
 
+/// "runs/one/" as "runs/one", so that its last part is a name.
+std::filesystem::path without_slash(const std::filesystem::path& path);
+
 /// The whole of a regular file of at most `max_bytes` bytes; ErrorKind::file for one that is missing, larger,
 /// a directory, a pipe or a device.
 std::string read_file(Files& files, const std::filesystem::path& path, std::uint64_t max_bytes,

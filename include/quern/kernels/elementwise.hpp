@@ -8,12 +8,12 @@ namespace quern {
 /// to = value, f32 or bf16.
 void fill(Tensor to, float value);
 
-/// to = factor * x + beta * to: a copy with factor 1 and beta 0. x may be to's own buffer. An empty sink is
-/// skipped.
+/// to = factor * x + beta * to, where each is f32 or bf16: rounded to nearest, ties to even, when it is
+/// stored. A copy with factor 1 and beta 0: then a NaN keeps its bits. x may be to's own buffer. An empty
+/// sink is skipped.
 void add_scaled(Sink to, Tensor x, float factor);
 
-/// to = x + beta * to, where each is f32 or bf16: rounded to nearest, ties to even, when it is stored. An
-/// empty sink is skipped.
-void convert(Sink to, Tensor x);
+/// to = x + beta * to: a copy from one type to the other.
+inline void convert(Sink to, Tensor x) { add_scaled(to, x, 1); }
 
 }  // namespace quern

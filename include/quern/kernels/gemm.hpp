@@ -18,9 +18,10 @@ struct GemmOptions {
 };
 
 /// c (M,N) = a (M,K) · b (K,N) + bias + beta · c. Rows or columns of each operand must be dense (one stride
-/// is 1). Sums in f32. oneDNN's matmul behind a cache of primitives by shape; a product of at most 4 rows with a
-/// transposed matrix, which is what decoding does, reads that matrix once by a kernel of ours. When one of a and b is bf16 the other is rounded to bf16 first, and c may be either type;
-/// when both are f32, so is c.
+/// is 1). Sums in f32. oneDNN's matmul behind a cache of primitives by shape; a product of at most 4 rows
+/// with a transposed matrix, which is what decoding does, reads that matrix once by a kernel of ours. When
+/// one of a and b is bf16 the other is rounded to bf16 first, and c may be either type; when both are f32, so
+/// is c.
 void gemm(Mat c, Mat a, Mat b, const GemmOptions& options = {});
 
 /// The same product by three plain loops that add in order of k: the oracle, and what a platform without

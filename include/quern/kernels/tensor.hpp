@@ -99,6 +99,9 @@ struct Tensor {
     return static_cast<float*>(data);
   }
 
+  /// Where the element lies that is `offset` elements behind the first, whatever the type.
+  char* at(std::int64_t offset) const { return static_cast<char*>(data) + offset * size_of(type); }
+
   /// (R, last) with one stride between rows; a bug when the leading axes do not flatten.
   Mat mat() const {
     QUERN_CHECK(rank >= 1, rank);
@@ -112,7 +115,7 @@ struct Tensor {
   Tensor columns(std::int64_t begin, std::int64_t n) const {
     QUERN_CHECK(rank >= 1 && begin >= 0 && begin + n <= last(), begin, n, last());
     Tensor part = *this;
-    part.data = static_cast<char*>(data) + begin * stride[rank - 1] * size_of(type);
+    part.data = at(begin * stride[rank - 1]);
     part.dim[rank - 1] = n;
     return part;
   }

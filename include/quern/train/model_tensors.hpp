@@ -5,15 +5,19 @@
 
 #include "quern/autograd/parameters.hpp"
 #include "quern/io/safetensors.hpp"
+#include "quern/train/loaded_checkpoint.hpp"
 
 namespace quern {
 
-/// "decoder.blocks.0.attention.qkv.weight" (3C,C) …: what model.safetensors holds, to write and to fill.
+/// "decoder.blocks.0.attention.qkv.weight" (3C,C) …: what model.safetensors holds.
 std::vector<safetensors::TensorEntry> model_entries(ParamStore& parameters);
-std::vector<safetensors::TensorTarget> model_targets(ParamStore& parameters);
 
 /// The two moments of each parameter, "m.<name>" and "v.<name>": what optim.safetensors holds.
 std::vector<safetensors::TensorEntry> optim_entries(ParamStore& parameters);
-std::vector<safetensors::TensorTarget> optim_targets(ParamStore& parameters);
+
+/// The values, and what is derived from them, from a checkpoint's model.safetensors; the moments from its
+/// optim.safetensors. Both throw what LoadedCheckpoint's functions throw.
+void read_model(const LoadedCheckpoint& from, ParamStore& parameters);
+void read_moments(const LoadedCheckpoint& from, ParamStore& parameters);
 
 }  // namespace quern

@@ -13,9 +13,9 @@ namespace quern {
 
 /// A run as its metrics.jsonl tells it.
 struct Metrics {
-  std::optional<StartEvent> start;  // its max_steps is that of the last resume
+  std::optional<StartEvent> start;                            // its max_steps is that of the last resume
   double started = std::numeric_limits<double>::quiet_NaN();  // UTC seconds since 1970; NaN: not known
-  std::vector<StepEvent> steps;  // step strictly increasing
+  std::vector<StepEvent> steps;                               // step strictly increasing
   std::vector<EvalEvent> evals;  // step increasing; a split occurs at most once a step
   std::vector<CheckpointEvent> checkpoints;
   std::vector<std::int64_t> resumes;  // the steps from which the run went on

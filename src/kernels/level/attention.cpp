@@ -10,11 +10,6 @@ constexpr int64_t columns_size =
     rows_size > attention_max_width* panel ? rows_size : attention_max_width* panel;
 constexpr int64_t heads_together = 4;  // of a group, for one query
 
-template <class T>
-const T* as(const void* p) {
-  return static_cast<const T*>(p);
-}
-
 /// Asks for the keys and values [begin, begin + panel), as far as they are below `end`.
 template <class T>
 QUERN_INLINE void prefetch_keys(const AttentionHead& head, int64_t begin, int64_t end) {
@@ -64,18 +59,6 @@ QUERN_INLINE float finish_row(float largest_score, float total, float* lse) {
   return total == 0 ? 0 : 1 / total;
 }
 
-/// Copies the keys and values [begin, begin + count); the first `hidden` of them, which nobody sees, are
-/// zeros.
-template <class T>
-void load_keys(float* k, float* v, const AttentionHead& head, int64_t begin, int64_t count, int64_t hidden) {
-  const int64_t width = head.width, n = larger(0, smaller(hidden, count));
-  __builtin_memset(k, 0, static_cast<unsigned long>(n * width) * sizeof *k);
-  __builtin_memset(v, 0, static_cast<unsigned long>(n * width) * sizeof *v);
-  const int64_t from = begin + n;
-  copy_rows(k + n * width, width, as<T>(head.k) + from * head.k_stride, head.k_stride, count - n, width, 1);
-  copy_rows(v + n * width, width, as<T>(head.v) + from * head.v_stride, head.v_stride, count - n, width, 1);
-}
-
 /// Queries [begin, end), whose transpose fits in `columns_size`.
 template <class T>
 void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
@@ -114,7 +97,7 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
   }
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t first = begin + p * panel, count = smaller(panel, end - first);
-    if (state[p].fresh) __builtin_memset(out + p * size, 0, static_cast<unsigned long>(size) * sizeof *out);
+    if (state[p].fresh) zero(out + p * size, size);
     float scale[panel] = {};
     for (int64_t i = 0; i < count; ++i)
       scale[i] = finish_row(state[p].largest[i], state[p].total[i], to.lse + first + i);
@@ -206,7 +189,7 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
     RowState& row = rows[g];
     __builtin_memset(&row, 0, sizeof row);
     row.largest = -__builtin_inff();
-    row.slope = group.slopes != nullptr ? group.slopes[first + g] * log2_e : 0;
+    row.slope = slope_of(head, first + g);
     copy_rows(row.q, width, as<T>(head.q) + t * head.q_stride + (first + g) * group.q_stride, head.q_stride,
               1, width, head.scale * log2_e);
   }

@@ -17,6 +17,12 @@ namespace quern::kernels::QUERN_LEVEL {
 constexpr int64_t tile = attention_tile;
 constexpr float log2_e = 1.44269504f;
 
+/// Rows whose type the head tells: T is float, or uint16_t for bfloat16.
+template <class T>
+QUERN_INLINE const T* as(const void* p) {
+  return static_cast<const T*>(p);
+}
+
 QUERN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 QUERN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -37,6 +43,23 @@ QUERN_INLINE vi lane_numbers() {
   vi lane = {};
   for (int i = 0; i < lanes; ++i) lane[i] = i;
   return lane;
+}
+
+QUERN_INLINE void zero(float* to, int64_t n) {
+  __builtin_memset(to, 0, static_cast<unsigned long>(n) * sizeof(float));
+}
+
+/// Copies the keys and values [begin, begin + count); the first `hidden` of them, which nobody sees but a
+/// product may meet, are zeros.
+template <class T>
+QUERN_INLINE void load_keys(float* k, float* v, const AttentionHead& head, int64_t begin, int64_t count,
+                            int64_t hidden) {
+  const int64_t width = head.width, n = larger(0, smaller(hidden, count));
+  zero(k, n * width);
+  zero(v, n * width);
+  const int64_t from = begin + n;
+  copy_rows(k + n * width, width, as<T>(head.k) + from * head.k_stride, head.k_stride, count - n, width, 1);
+  copy_rows(v + n * width, width, as<T>(head.v) + from * head.v_stride, head.v_stride, count - n, width, 1);
 }
 
 /// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end, and
@@ -65,11 +88,16 @@ QUERN_INLINE void hide(float* score, int64_t ld, const AttentionHead& head, int6
     }
 }
 
-/// Adds ALiBi's bias, in base 2, to a panel's scores; places as in hide().
+/// ALiBi's slope of a head of the group, in base 2.
+QUERN_INLINE float slope_of(const AttentionHead& head, int64_t h) {
+  return head.group.slopes != nullptr ? head.group.slopes[h] * log2_e : 0;
+}
+
+/// Adds ALiBi's bias to a panel's scores; places as in hide().
 QUERN_INLINE void add_bias(float* score, int64_t ld, const AttentionHead& head, int64_t first, int64_t begin,
                            int64_t keys) {
-  if (head.slope == 0) return;
-  const vf lane = __builtin_convertvector(lane_numbers(), vf), slope = broadcast(head.slope * log2_e);
+  if (head.group.slopes == nullptr) return;
+  const vf lane = __builtin_convertvector(lane_numbers(), vf), slope = broadcast(slope_of(head, 0));
   for (int j = 0; j < 2; ++j)
     for (int64_t s = 0; s < keys; ++s) {
       float* at = score + s * ld + j * lanes;

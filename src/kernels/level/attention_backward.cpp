@@ -4,10 +4,6 @@
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
-QUERN_INLINE void zero(float* to, int64_t n) {
-  __builtin_memset(to, 0, static_cast<unsigned long>(n) * sizeof(float));
-}
-
 /// The tiles of attention_backward_head, cut from its scratch.
 struct BackwardTiles {
   float *q, *dout, *dq;          // (panels, D, panel): columns
@@ -25,8 +21,8 @@ template <class T>
 void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t begin,
                   int64_t count) {
   const int64_t width = head.width;
-  const T* q = static_cast<const T*>(head.q) + begin * head.q_stride;
-  const T *dout = static_cast<const T*>(g.dout) + begin * g.dout_stride, *out = static_cast<const T*>(g.out);
+  const T* q = as<T>(head.q) + begin * head.q_stride;
+  const T *dout = as<T>(g.dout) + begin * g.dout_stride, *out = as<T>(g.out);
   for (int64_t i = 0; i < count; i += panel) {
     pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width,
                  head.scale * log2_e);
@@ -155,13 +151,7 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
   if (g.first) {
     zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
     zero(x.dk, 2 * head.keys * padded);
-    const int64_t end = larger(0, span_end(head, head.queries - 1)), n = smaller(span_begin(head, 0), end);
-    zero(x.k, n * width);  // what nobody sees, but a product may meet
-    zero(x.v, n * width);
-    const T* k = static_cast<const T*>(head.k) + n * head.k_stride;
-    const T* v = static_cast<const T*>(head.v) + n * head.v_stride;
-    copy_rows(x.k + n * width, width, k, head.k_stride, end - n, width, 1);
-    copy_rows(x.v + n * width, width, v, head.v_stride, end - n, width, 1);
+    load_keys<T>(x.k, x.v, head, 0, larger(0, span_end(head, head.queries - 1)), span_begin(head, 0));
   }
   for (int64_t t = 0; t < head.queries; t += tile) {
     const int64_t queries = smaller(tile, head.queries - t), keys_end = span_end(head, t + queries - 1);
