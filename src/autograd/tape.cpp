@@ -7,12 +7,18 @@
 
 namespace quern {
 
-Tape::Tape(Workspace& workspace, Mode mode, RandomContext random)
+Tape::Tape(Workspace& workspace, Mode mode, RandomContext random, Recompute recompute)
     : workspace_(workspace),
       mode_(mode),
       random_(random),
+      recompute_(recompute),
+      records_(true),
       mark_(workspace.arena.mark()),
       first_node_(workspace.nodes.size()) {}
+
+Tape::Tape(Tape& outer, bool records) : Tape(outer.workspace_, outer.mode_, outer.random_) {
+  records_ = records;
+}
 
 Tape::~Tape() {
   for (Slot* slot = owned_; slot != nullptr; slot = slot->next_owned) {
@@ -85,7 +91,8 @@ Dropout Tape::dropout(std::uint64_t site, double rate, std::int64_t rows_per_seq
 bool Tape::begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs) {
   const bool needed =
       recording() && std::any_of(inputs.begin(), inputs.end(), [](Var x) { return x.needs_grad(); });
-  for (const Var y : outputs) y.slot().needs_grad = needed;
+  for (const Var y : outputs)
+    if (y) y.slot().needs_grad = needed;
   return needed;
 }
 
@@ -100,7 +107,8 @@ void Tape::push_node(const char* name, void (*run)(Tape&, const void*), const vo
     x.slot().consumers++;
     node.inputs[node.input_count++] = &x.slot();
   }
-  for (const Var y : outputs) node.outputs[node.output_count++] = &y.slot();
+  for (const Var y : outputs)
+    if (y) node.outputs[node.output_count++] = &y.slot();
   workspace_.nodes.push_back(node);
 }
 
@@ -160,6 +168,25 @@ Tensor Tape::grad(Var x) {
       if (!part->written) fill(slot.grad.columns(part->first_column, part->value.last()), 0);
   }
   return slot.written ? slot.grad : Tensor();
+}
+
+Var Tape::hand_out(Var x, Var to) {
+  if (!x) return {};
+  Slot &from = x.slot(), &slot = to.slot();
+  QUERN_CHECK(from.value_block != nullptr && from.parts == nullptr && !slot.value);  // not an input, a part
+  slot.value = from.value;
+  slot.value_block = std::exchange(from.value_block, nullptr);
+  from.value.data = nullptr;
+  return to;
+}
+
+void Tape::move_gradient(Var from, Var to) {
+  if (!from || !to || !from.needs_grad() || !grad(from)) return;
+  Slot &source = from.slot(), &slot = to.slot();
+  QUERN_CHECK(slot.owner == nullptr && source.owner == nullptr && !slot.written);
+  slot.grad = std::exchange(source.grad, {});
+  slot.grad_block = std::exchange(source.grad_block, nullptr);
+  slot.written = std::exchange(source.written, false);
 }
 
 void Tape::seed(Var y, Tensor gradient) {

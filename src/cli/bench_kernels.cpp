@@ -14,6 +14,7 @@
 #include "quern/kernels/embedding.hpp"
 #include "quern/kernels/gemm.hpp"
 #include "quern/kernels/loss.hpp"
+#include "quern/kernels/muon.hpp"
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
 #include "quern/kernels/rotary.hpp"
@@ -244,6 +245,12 @@ void optimizer_rows(Bench& b) {
   AdamW adamw;
   adamw.learning_rate = 1e-6F;
   b.row("adamw_update", seconds([&] { adamw_update(w, g, m, v, n, adamw); }), 7.0 * 4 * n, false);
+  constexpr std::int64_t M = 768, N = 3072;
+  const std::span<float> scratch(b.buffer(std::int64_t(muon_scratch(M, N))), muon_scratch(M, N));
+  const Tensor mw(w, {M, N}), mg(g, {M, N}), mm(m, {M, N});
+  b.row("muon_update, 768 x 3072",
+        seconds([&] { muon_update(mw, mg, mm, {}, {.learning_rate = 1e-6F}, scratch); }),
+        5 * (4.0 * M * M * N + 2.0 * M * M * M), true);
   double sum = 0;
   b.row("sum_of_squares (gradient norm)", seconds([&] { sum += sum_of_squares(g, n); }), 4.0 * n, false);
 }

@@ -3,7 +3,7 @@
 namespace quern {
 
 Embedding::Embedding(const Scope& scope, const ModelConfig& config)
-    : tokens(scope.matrix("tokens.weight", config.vocab_size, config.d_model, embedding_init(config))),
+    : tokens(scope.table("tokens.weight", config.vocab_size, config.d_model, embedding_init(config))),
       context_length_(config.context_length),
       d_model_(config.d_model),
       dropout_{scope.site(), config.dropout} {
@@ -12,7 +12,7 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config)
     case PositionKind::alibi:
     case PositionKind::none: break;
     case PositionKind::learned:
-      learned_ = scope.matrix("positions.weight", context_length_, d_model_, embedding_init(config));
+      learned_ = scope.table("positions.weight", context_length_, d_model_, embedding_init(config));
       break;
     case PositionKind::sinusoidal:
       sinusoidal_ = std::make_unique<float[]>(static_cast<std::size_t>(context_length_ * d_model_));

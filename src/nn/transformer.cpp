@@ -30,7 +30,7 @@ Transformer::Transformer(const ModelConfig& config, bool trains, Type compute)
       head_(config.tie_embeddings
                 ? decoder_.embedding.tokens
                 : Scope(store_, "head")
-                      .matrix("weight", config.vocab_size, config.d_model, embedding_init(config))) {
+                      .table("weight", config.vocab_size, config.d_model, embedding_init(config))) {
   store_.allocate(trains);
 }
 

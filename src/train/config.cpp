@@ -22,7 +22,10 @@ void validate(const Config& config) {
 Config resolved(Config config) {
   config.model.d_ff = hidden_width(config.model);
   config.model.n_kv_heads = key_heads(config.model);
-  if (config.schedule.decay_steps == 0) config.schedule.decay_steps = config.run.max_steps;
+  ScheduleConfig& schedule = config.schedule;
+  if (schedule.decay_steps == 0) schedule.decay_steps = config.run.max_steps;
+  if (schedule.kind == ScheduleKind::wsd && schedule.cooldown_steps == 0)
+    schedule.cooldown_steps = (schedule.decay_steps + 4) / 5;
   return config;
 }
 

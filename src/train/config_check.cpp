@@ -70,8 +70,8 @@ class Checks {
   }
 
   void schedule(const ScheduleConfig& s, const OptimConfig& optim, const RunConfig& run) {
-    const bool decays = s.kind == ScheduleKind::cosine || s.kind == ScheduleKind::linear ||
-                        s.kind == ScheduleKind::polynomial;  // the others have no end to reach
+    const bool decays =  // the others have no end to reach
+        s.kind != ScheduleKind::constant && s.kind != ScheduleKind::inverse_sqrt;
     const bool own_end = s.decay_steps > 0;
     const std::int64_t end = own_end ? s.decay_steps : run.max_steps;
     if (decays && s.warmup_steps >= end && s.warmup_steps > 0 && end > 0) {
@@ -80,10 +80,27 @@ class Checks {
           std::to_string(s.warmup_steps) + " must be below " + end_path + " (" + std::to_string(end) + ")",
           own_end ? "" : "schedule.decay_steps, where stated, takes the place of run.max_steps");
     }
+    if (s.kind == ScheduleKind::wsd && s.cooldown_steps > 0 && s.warmup_steps + s.cooldown_steps > end &&
+        end > 0)
+      add({"schedule.cooldown_steps", "schedule.warmup_steps",
+           own_end ? "schedule.decay_steps" : "run.max_steps"},
+          std::to_string(s.cooldown_steps) + " and schedule.warmup_steps (" + std::to_string(s.warmup_steps) +
+              ") are more than the " + std::to_string(end) + " steps there are");
+    if (s.kind != ScheduleKind::wsd && s.cooldown_steps > 0)
+      add({"schedule.cooldown_steps", "schedule.kind"},
+          std::to_string(s.cooldown_steps) + " has no effect without schedule.kind \"wsd\"",
+          "set schedule.kind to wsd, or leave schedule.cooldown_steps out");
     if (s.min_learning_rate > optim.learning_rate)
       add({"schedule.min_learning_rate", "optim.learning_rate"},
           Json{s.min_learning_rate, {}}.describe() + " is above optim.learning_rate (" +
               Json{optim.learning_rate, {}}.describe() + ")");
+  }
+
+  void optim(const OptimConfig& o) {
+    if (o.optimizer == OptimizerKind::muon && o.learning_rate == 0)
+      add({"optim.learning_rate", "optim.optimizer"},
+          "must be above 0 with muon, whose own rate is scaled as this one is",
+          "learning_rate is the rate of embeddings, head, norms and biases");
   }
 
   void run(const RunConfig& r) {
@@ -98,6 +115,7 @@ std::vector<CrossProblem> cross_problems(const Config& config) {
   checks.model(config.model, config.data);
   checks.data(config.data);
   checks.schedule(config.schedule, config.optim, config.run);
+  checks.optim(config.optim);
   checks.run(config.run);
   return std::move(checks.found);
 }

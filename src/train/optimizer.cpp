@@ -1,8 +1,11 @@
 #include "quern/train/optimizer.hpp"
 
+#include <array>
 #include <cmath>
 
+#include "quern/autograd/tape.hpp"
 #include "quern/kernels/adamw.hpp"
+#include "quern/kernels/muon.hpp"
 #include "quern/kernels/reduce.hpp"
 
 namespace quern {
@@ -21,8 +24,36 @@ std::string first_nonfinite_parameter(ParamStore& parameters) {
   return {};
 }
 
+namespace {
+
+/// AdamW on a stretch of the slabs.
+void adamw_range(ParamStore& p, std::int64_t begin, std::int64_t end, const AdamW& adamw) {
+  adamw_update(p.values() + begin, p.gradients() + begin, p.first_moments() + begin,
+               p.second_moments() + begin, end - begin, adamw,
+               p.shadow() != nullptr ? p.shadow() + begin : nullptr);
+}
+
+/// Muon on each of the matrices that a parameter stacks. The momentum lies in the first moments.
+void muon_parameter(ParamStore& store, const Parameter& p, const Muon& muon, Pool& pool) {
+  const std::int64_t cols = p.shape[1];
+  std::int64_t offset = p.offset;
+  for (const std::int64_t rows : p.matrices) {
+    const auto part = [&](float* slab) { return Tensor(slab + offset, {rows, cols}); };
+    Tensor shadow;
+    if (store.shadow() != nullptr)
+      shadow = Tensor(store.shadow() + offset, Type::bf16, std::array{rows, cols});
+    const Scratch scratch(pool, muon_scratch(rows, cols));
+    muon_update(part(store.values()), part(store.gradients()), part(store.first_moments()), shadow, muon,
+                scratch.span());
+    offset += rows * cols;
+  }
+  QUERN_CHECK(offset == p.offset + p.size(), p.name);
+}
+
+}  // namespace
+
 void update(ParamStore& parameters, const OptimConfig& optim, double learning_rate, double gradient_scale,
-            std::int64_t step) {
+            std::int64_t step, Pool& pool) {
   AdamW adamw;
   adamw.learning_rate = static_cast<float>(learning_rate);
   adamw.beta1 = static_cast<float>(optim.betas[0]);
@@ -30,14 +61,25 @@ void update(ParamStore& parameters, const OptimConfig& optim, double learning_ra
   adamw.eps = static_cast<float>(optim.eps);
   adamw.gradient_scale = static_cast<float>(gradient_scale);
   adamw.step = step;
-  const auto range = [&](std::int64_t begin, std::int64_t end, double decay) {
-    adamw.weight_decay = static_cast<float>(decay);
-    adamw_update(parameters.values() + begin, parameters.gradients() + begin,
-                 parameters.first_moments() + begin, parameters.second_moments() + begin, end - begin, adamw,
-                 parameters.shadow() != nullptr ? parameters.shadow() + begin : nullptr);
-  };
-  range(0, parameters.decaying_size(), optim.weight_decay);
-  range(parameters.decaying_size(), parameters.slab_size(), 0);
+  AdamW decaying = adamw;
+  decaying.weight_decay = static_cast<float>(optim.weight_decay);
+  if (optim.optimizer == OptimizerKind::adamw) {
+    adamw_range(parameters, 0, parameters.decaying_size(), decaying);
+    adamw_range(parameters, parameters.decaying_size(), parameters.slab_size(), adamw);
+    return;
+  }
+  Muon muon;
+  muon.learning_rate = static_cast<float>(optim.muon_learning_rate * (learning_rate / optim.learning_rate));
+  muon.momentum = static_cast<float>(optim.muon_momentum);
+  muon.weight_decay = decaying.weight_decay;
+  muon.gradient_scale = adamw.gradient_scale;
+  for (const Parameter& p : parameters.all()) {
+    if (!p.matrices.empty()) {
+      muon_parameter(parameters, p, muon, pool);
+    } else {
+      adamw_range(parameters, p.offset, p.offset + p.size(), p.decays ? decaying : adamw);
+    }
+  }
 }
 
 }  // namespace quern

@@ -37,7 +37,8 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
     const Batch batch = windows.batch(step - 1, i * rows, rows);
     Tape tape(
         workspace, Mode::train,
-        {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)});
+        {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)},
+        config.run.recompute);
     const Loss part =
         model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets,
                    static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
@@ -51,7 +52,7 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
   result.gradient_norm = gradient_norm(model.parameters());
   require_finite(model, result, step);
   update(model.parameters(), config.optim, result.learning_rate,
-         clip_factor(result.gradient_norm, config.optim.grad_clip), step);
+         clip_factor(result.gradient_norm, config.optim.grad_clip), step, workspace.pool);
   return result;
 }
 

@@ -109,8 +109,8 @@ RandomContext random_at(std::uint64_t first_sequence) { return {5, 3, first_sequ
 
 /// One forward and backward pass; gradients add to those of the step.
 Loss run(Transformer& model, Workspace& workspace, const Sequences& s, double normaliser,
-         float label_smoothing, std::uint64_t first_sequence = 0) {
-  Tape tape(workspace, Mode::train, random_at(first_sequence));
+         float label_smoothing, std::uint64_t first_sequence = 0, Recompute recompute = Recompute::none) {
+  Tape tape(workspace, Mode::train, random_at(first_sequence), recompute);
   const Loss loss =
       model.loss(tape, {s.ids.data(), s.batch, s.length}, s.targets.data(), normaliser, label_smoothing);
   tape.backward();
@@ -231,6 +231,49 @@ TEST_CASE("4 micro-batches of 2 equal 1 of 8, with dropout") {
     CHECK(parts_loss == Approx(whole_loss).epsilon(1e-6));
     check_equal(parts, whole, 1e-6);  // sums of at most 48 rows in another order: a few units of 6e-8
   }
+}
+
+TEST_CASE("what is made again in backward has the same bits: loss, gradients, dropout") {
+  const Sequences s = some_sequences(3, 6);
+  for (const Type type : {Type::f32, Type::bf16}) {
+    for (const Case& c : cases(16)) {
+      CAPTURE(c.name, c.config.dropout, type == Type::bf16);
+      Transformer model(c.config, true, type);
+      initialise(model.parameters());
+      model.parameters().refresh_shadow();
+      Loss kept, again;
+      const auto gradients = [&](Loss& loss, Recompute part) {
+        return gradients_of(model, [&](Workspace& w) {
+          loss = run(model, w, s, valid_targets(s), c.label_smoothing, 0, part);
+        });
+      };
+      const auto wanted = gradients(kept, Recompute::none);
+      for (const Recompute part : {Recompute::block, Recompute::attention}) {
+        CHECK(gradients(again, part) == wanted);
+        CHECK(again.nll == kept.nll);
+      }
+    }
+  }
+}
+
+TEST_CASE("with blocks made again a layer costs the memory of the stream and the branch alone") {
+  ModelConfig config = small(64, 4, NormPlacement::pre, PositionKind::rope, Activation::swiglu, true);
+  const Sequences s = some_sequences(8, 6);
+  const auto bytes = [&](std::int64_t layers, Recompute part) {
+    config.n_layers = layers;
+    Transformer model(config, true);
+    initialise(model.parameters());
+    Workspace w;
+    model.parameters().begin_step();
+    run(model, w, s, valid_targets(s), 0, 0, part);
+    return static_cast<std::int64_t>(w.pool.bytes_held());
+  };
+  const std::int64_t stream = 8 * 6 * 64 * 4;  // (B,T,C) of floats
+  CHECK(bytes(12, Recompute::block) - bytes(4, Recompute::block) == 8 * 2 * stream);
+  const auto growth = [&](Recompute part) { return bytes(12, part) - bytes(4, part); };
+  // Kept without: the stream twice, q, k, v, the attention's output and (gated) 4 C of pre-activations. With
+  // the attention made again its output is kept as the input of the next norm, and q, k, v are not.
+  CHECK(growth(Recompute::attention) < growth(Recompute::none) - 8 * 2 * stream);
 }
 
 TEST_CASE("micro-batches with 1 and 9 valid targets equal one batch of 10") {

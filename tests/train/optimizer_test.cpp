@@ -1,8 +1,11 @@
 #include "quern/train/optimizer.hpp"
 
+#include <array>
 #include <limits>
+#include <span>
 
 #include "reference/check.hpp"
+#include "reference/muon.hpp"
 
 using namespace quern;
 using namespace quern::reference;
@@ -50,7 +53,8 @@ TEST_CASE("matrices decay, biases never: with a zero gradient only the matrix sh
   const float before = f.matrix.slot.value.f32()[4];
   OptimConfig optim;
   optim.weight_decay = 0.5;
-  update(f.store, optim, 0.1, 1, 1);
+  Pool pool;
+  update(f.store, optim, 0.1, 1, 1, pool);
   CHECK(f.matrix.slot.value.f32()[4] == Approx(before * (1 - 0.1 * 0.5)).epsilon(1e-6));
   for (int i = 0; i < 5; ++i) CHECK(f.bias.slot.value.f32()[i] == 2);
 }
@@ -63,4 +67,46 @@ TEST_CASE("what is not finite is found by name, gradients before values") {
   CHECK(first_nonfinite_parameter(f.store) == "m (value)");
   f.bias.slot.grad.f32()[2] = std::numeric_limits<float>::quiet_NaN();
   CHECK(first_nonfinite_parameter(f.store) == "b (gradient)");
+}
+
+TEST_CASE(
+    "muon takes each matrix between activations by itself, adamw the rest, at rates of the same course") {
+  const auto make = [](ParamStore& store) -> std::array<Parameter*, 3> {
+    Parameter& packed = store.add("packed", {6, 5}, true, Init::normal(1));
+    packed.matrices = {4, 2};
+    Parameter& table = store.add("table", {3, 5}, true, Init::normal(1));
+    Parameter& bias = store.add("bias", {7}, false, Init::constant(1));
+    store.allocate(true);
+    store.initialise(7);
+    store.begin_step();
+    for (Parameter* p : {&packed, &table, &bias}) {
+      const auto g = normal(p->size(), site_hash(p->name));
+      std::copy(g.begin(), g.end(), p->slot.grad.f32());
+      p->slot.written = true;
+    }
+    return {&packed, &table, &bias};
+  };
+  ParamStore mixed, adam;
+  const auto m = make(mixed), a = make(adam);
+  std::vector<double> top(20), bottom(10), top_momentum(20), bottom_momentum(10);
+  std::copy_n(m[0]->slot.value.f32(), 20, top.begin());
+  std::copy_n(m[0]->slot.value.f32() + 20, 10, bottom.begin());
+  const auto gradient = widen(normal(30, site_hash("packed")));
+
+  OptimConfig optim;
+  optim.learning_rate = 0.01;
+  optim.muon_learning_rate = 0.2;
+  Pool pool;
+  update(adam, optim, 0.005, 0.5, 1, pool);
+  optim.optimizer = OptimizerKind::muon;
+  update(mixed, optim, 0.005, 0.5, 1, pool);  // half of the peak: Muon's rate is 0.1
+
+  const Muon muon{.learning_rate = 0.1F, .momentum = 0.95F, .weight_decay = 0.1F, .gradient_scale = 0.5F};
+  reference::muon(top, {gradient.begin(), gradient.begin() + 20}, top_momentum, 4, 5, muon);
+  reference::muon(bottom, {gradient.begin() + 20, gradient.end()}, bottom_momentum, 2, 5, muon);
+  const float* packed = m[0]->slot.value.f32();
+  CHECK(relative_error(std::span(packed, 20), top) < 1e-5);  // see muon_test: well-conditioned, so far below
+  CHECK(relative_error(std::span(packed + 20, 10), bottom) < 1e-5);
+  for (const std::size_t i : {1U, 2U})
+    CHECK(std::equal(m[i]->slot.value.f32(), m[i]->slot.value.f32() + m[i]->size(), a[i]->slot.value.f32()));
 }

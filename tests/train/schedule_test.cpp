@@ -15,6 +15,7 @@ double rate(ScheduleKind kind, std::int64_t step, std::int64_t warmup = 10, doub
   schedule.kind = kind;
   schedule.warmup_steps = warmup;
   schedule.decay_steps = 110;
+  schedule.cooldown_steps = 20;
   schedule.min_learning_rate = 0.5;
   schedule.power = power;
   return learning_rate(step, optim, schedule);
@@ -24,7 +25,7 @@ double rate(ScheduleKind kind, std::int64_t step, std::int64_t warmup = 10, doub
 
 TEST_CASE("every schedule warms up linearly and reaches the peak at the last warmup step") {
   for (const auto kind : {ScheduleKind::constant, ScheduleKind::cosine, ScheduleKind::linear,
-                          ScheduleKind::polynomial, ScheduleKind::inverse_sqrt}) {
+                          ScheduleKind::polynomial, ScheduleKind::inverse_sqrt, ScheduleKind::wsd}) {
     CHECK(rate(kind, 1) == Approx(0.2));
     CHECK(rate(kind, 5) == Approx(1.0));
     CHECK(rate(kind, 10) == Approx(2.0));
@@ -37,9 +38,12 @@ TEST_CASE("schedules at hand-computed steps") {
   CHECK(rate(ScheduleKind::cosine, 35) == Approx(0.5 + 1.5 * (1 + std::sqrt(0.5)) / 2));
   CHECK(rate(ScheduleKind::linear, 35) == Approx(0.5 + 1.5 * 0.75));
   CHECK(rate(ScheduleKind::polynomial, 60, 10, 2) == Approx(0.5 + 1.5 * 0.25));
+  CHECK(rate(ScheduleKind::wsd, 90) == 2);
+  CHECK(rate(ScheduleKind::wsd, 95) == Approx(0.5 + 1.5 * 0.75));
   CHECK(rate(ScheduleKind::inverse_sqrt, 40) == Approx(1.0));
   CHECK(rate(ScheduleKind::inverse_sqrt, 4, 0) == Approx(1.0));
-  for (const auto kind : {ScheduleKind::cosine, ScheduleKind::linear, ScheduleKind::polynomial}) {
+  for (const auto kind :
+       {ScheduleKind::cosine, ScheduleKind::linear, ScheduleKind::polynomial, ScheduleKind::wsd}) {
     CHECK(rate(kind, 110) == Approx(0.5));
     CHECK(rate(kind, 5000) == Approx(0.5));
   }

@@ -129,6 +129,19 @@ TEST_CASE("in bf16, too, 10 steps, a resume and 10 more are 20 steps, bit for bi
   CHECK(kind_of([&] { f.run("", {"run.precision=f32"}, "half"); }) == 7);
 }
 
+TEST_CASE("with muon and wsd, too, 10 steps, a resume and 10 more are 20 steps, bit for bit") {
+  Fixture f;
+  const std::vector<std::string> sets = {"optim.optimizer=muon", "schedule.kind=wsd"};
+  const auto with = [&sets](std::vector<std::string> more) {
+    more.insert(more.begin(), sets.begin(), sets.end());
+    return more;
+  };
+  REQUIRE(f.run("whole", sets) == 0);
+  REQUIRE(f.run("halves", with({"run.max_steps=10"})) == 0);
+  REQUIRE(f.run("", {"run.max_steps=20"}, "halves") == 0);
+  check_same_run(f, "whole", "halves");
+}
+
 TEST_CASE("a resume that is refused deletes nothing") {
   Fixture f;
   CHECK(f.run("run") == 0);

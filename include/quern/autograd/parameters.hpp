@@ -29,6 +29,9 @@ struct Parameter {
   std::vector<std::int64_t> shape;
   bool decays;  // weight decay: matrices and embeddings do, norms and biases never
   Init init;
+  /// The rows of each of the matrices between activations that it stacks: q, k and v of a packed projection.
+  /// Empty for an embedding, a head, a gain, a bias.
+  std::vector<std::int64_t> matrices{};
   Slot slot{};
   std::int64_t offset = 0;  // of its first number in each slab
 

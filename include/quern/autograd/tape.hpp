@@ -3,6 +3,7 @@
 // section 3.2).
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
@@ -40,6 +41,9 @@ enum class Mode {
   infer,  // records nothing, no dropout; the same modules run
 };
 
+/// Which parts of a model are made again in backward instead of kept: see autograd/recompute.hpp.
+enum class Recompute { none, block, attention };
+
 /// Where a step's random numbers come from. `first_sequence` is the global index of the batch's first
 /// sequence over micro-batches (and ranks), so that a number falls on the same element however the batch is
 /// cut.
@@ -53,12 +57,17 @@ struct RandomContext {
 /// back.
 class Tape {
  public:
-  explicit Tape(Workspace& workspace, Mode mode, RandomContext random = {});
+  explicit Tape(Workspace& workspace, Mode mode, RandomContext random = {},
+                Recompute recompute = Recompute::none);
+  /// For a part of `outer`'s forward, run with the same randomness; without `records` nothing is kept for
+  /// backward. Lives inside a brace while `outer` rests, and only recompute() makes one.
+  Tape(Tape& outer, bool records);
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  bool recording() const { return mode_ == Mode::train; }
+  bool recording() const { return mode_ == Mode::train && records_; }
+  Recompute recompute() const { return recompute_; }
 
   // --- making variables
   Var parameter(Parameter& parameter) { return Var(parameter.slot); }
@@ -119,6 +128,20 @@ class Tape {
   /// y's gradient starts as a copy of these numbers (for tests and heads of your own).
   void seed(Var y, Tensor gradient);
 
+  // --- for recompute()
+  /// Variables of this tape that stand for the outer tape's, with their values.
+  template <std::size_t N>
+  std::array<Var, N> stand_ins(const std::array<Var, N>& outer) {
+    std::array<Var, N> own;
+    for (std::size_t i = 0; i < N; ++i)
+      if (outer[i]) own[i] = leaf(value(outer[i]), outer[i].needs_grad());
+    return own;
+  }
+  /// Gives what x holds to `to`, a fresh leaf of the outer tape, and `to` itself; none for none.
+  Var hand_out(Var x, Var to);
+  /// The gradient of `from`, as far as it is written, becomes that of `to`, which has none.
+  void move_gradient(Var from, Var to);
+
   Pool& pool() { return workspace_.pool; }
 
  private:
@@ -134,6 +157,8 @@ class Tape {
   Workspace& workspace_;
   Mode mode_;
   RandomContext random_;
+  Recompute recompute_;
+  bool records_;
   Arena::Mark mark_;
   std::size_t first_node_;
   Slot* owned_ = nullptr;
@@ -142,10 +167,9 @@ class Tape {
 /// A buffer from the pool that goes back at the closing brace: an operation's scratch.
 class Scratch {
  public:
-  Scratch(Tape& tape, std::size_t floats)
-      : pool_(tape.pool()),
-        data_(static_cast<float*>(pool_.allocate(floats * sizeof(float)))),
-        size_(floats) {}
+  Scratch(Pool& pool, std::size_t floats)
+      : pool_(pool), data_(static_cast<float*>(pool.allocate(floats * sizeof(float)))), size_(floats) {}
+  Scratch(Tape& tape, std::size_t floats) : Scratch(tape.pool(), floats) {}
   /// Room for a contiguous tensor of this shape and type.
   Scratch(Tape& tape, const Tensor& like)
       : Scratch(tape, static_cast<std::size_t>(like.bytes() + 3) / sizeof(float)) {

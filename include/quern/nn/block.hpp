@@ -1,5 +1,6 @@
 #pragma once
 
+#include "quern/autograd/recompute.hpp"
 #include "quern/nn/attention.hpp"
 #include "quern/nn/feed_forward.hpp"
 #include "quern/nn/norm.hpp"
@@ -31,17 +32,34 @@ struct Block {
 
   /// `rotations` of the tokens' positions (T,D), or none.
   Flow operator()(Tape& tape, Flow x, Var rotations, LayerCache* cache) const {
+    const auto parts = recompute(tape, Recompute::block, {x.stream, x.branch},
+                                 [this, rotations, cache](Tape& t, const RecomputeInputs& in) {
+                                   const Flow y = forward(t, {in[0], in[1]}, rotations, cache);
+                                   return RecomputeOutputs{y.stream, y.branch};
+                                 });
+    return {parts[0], parts[1]};
+  }
+
+ private:
+  Flow forward(Tape& tape, Flow x, Var rotations, LayerCache* cache) const {
     if (placement == NormPlacement::pre) {
       const auto [a, a_normed] = attention_norm(tape, x.stream, x.branch);
-      const Var attended = attention(tape, a_normed, rotations, cache);
+      const Var attended = attend(tape, a_normed, rotations, cache);
       tape.consume(a_normed);
       const auto [f, f_normed] = feed_forward_norm(tape, a, attended);
       const Var fed = feed_forward(tape, f_normed);
       tape.consume(f_normed);
       return {f, fed};
     }
-    const Var a = attention_norm(tape, x.stream, attention(tape, x.stream, rotations, cache)).normed;
+    const Var a = attention_norm(tape, x.stream, attend(tape, x.stream, rotations, cache)).normed;
     return {feed_forward_norm(tape, a, feed_forward(tape, a)).normed, Var()};
+  }
+
+  Var attend(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
+    return recompute(tape, Recompute::attention, {x},
+                     [this, rotations, cache](Tape& t, const RecomputeInputs& in) {
+                       return RecomputeOutputs{attention(t, in[0], rotations, cache)};
+                     })[0];
   }
 };
 

@@ -14,7 +14,8 @@ struct FeedForward {
 
   FeedForward(const Scope& scope, const ModelConfig& config)
       : up(scope / "up", config.d_model, (is_gated(config.activation) ? 2 : 1) * hidden_width(config),
-           config.bias, projection_init(config, config.d_model, hidden_width(config))),
+           config.bias, projection_init(config, config.d_model, hidden_width(config)),
+           std::vector(is_gated(config.activation) ? 2 : 1, hidden_width(config))),
         down(scope / "down", hidden_width(config), config.d_model, config.bias,
              residual_init(config, hidden_width(config), config.d_model)),
         activation(config.activation) {}

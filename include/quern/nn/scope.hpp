@@ -1,6 +1,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "quern/autograd/parameters.hpp"
 #include "quern/base/rng.hpp"
@@ -17,8 +19,15 @@ class Scope {
     return Scope(store_, path_.empty() ? name : path_ + "." + name);
   }
 
-  /// A matrix or an embedding: decays.
-  Parameter* matrix(const std::string& name, std::int64_t rows, std::int64_t cols, Init init) const {
+  /// A matrix between activations, or several on top of one another with `parts` rows each: decays.
+  Parameter* matrix(const std::string& name, std::int64_t rows, std::int64_t cols, Init init,
+                    std::vector<std::int64_t> parts = {}) const {
+    Parameter* const parameter = table(name, rows, cols, init);
+    parameter->matrices = parts.empty() ? std::vector{rows} : std::move(parts);
+    return parameter;
+  }
+  /// An embedding or a head, a row for each token or position: decays.
+  Parameter* table(const std::string& name, std::int64_t rows, std::int64_t cols, Init init) const {
     return &store_.add((*this / name).path_, {rows, cols}, true, init);
   }
   /// A gain or a bias: never decays.

@@ -17,22 +17,28 @@
 
 namespace quern {
 
-enum class OptimizerKind { adamw };
-enum class ScheduleKind { constant, cosine, linear, inverse_sqrt, polynomial };
+enum class OptimizerKind { adamw, muon };
+enum class ScheduleKind { constant, cosine, linear, inverse_sqrt, polynomial, wsd };
 enum class Precision { f32, bf16 };
 
 constexpr auto enum_names(OptimizerKind) {
-  return std::to_array<EnumName<OptimizerKind>>({{OptimizerKind::adamw, "adamw"}});
+  return std::to_array<EnumName<OptimizerKind>>(
+      {{OptimizerKind::adamw, "adamw"}, {OptimizerKind::muon, "muon"}});
 }
 constexpr auto enum_names(ScheduleKind) {
   return std::to_array<EnumName<ScheduleKind>>({{ScheduleKind::constant, "constant"},
                                                 {ScheduleKind::cosine, "cosine"},
                                                 {ScheduleKind::linear, "linear"},
                                                 {ScheduleKind::inverse_sqrt, "inverse_sqrt"},
-                                                {ScheduleKind::polynomial, "polynomial"}});
+                                                {ScheduleKind::polynomial, "polynomial"},
+                                                {ScheduleKind::wsd, "wsd"}});
 }
 constexpr auto enum_names(Precision) {
   return std::to_array<EnumName<Precision>>({{Precision::f32, "f32"}, {Precision::bf16, "bf16"}});
+}
+constexpr auto enum_names(Recompute) {
+  return std::to_array<EnumName<Recompute>>(
+      {{Recompute::none, "none"}, {Recompute::block, "block"}, {Recompute::attention, "attention"}});
 }
 /// The element type of products and of the activations between operations.
 constexpr Type type_of(Precision precision) { return precision == Precision::bf16 ? Type::bf16 : Type::f32; }
@@ -40,6 +46,8 @@ constexpr Type type_of(Precision precision) { return precision == Precision::bf1
 struct OptimConfig {
   OptimizerKind optimizer = OptimizerKind::adamw;
   double learning_rate = 1e-3;
+  double muon_learning_rate = 0.02;
+  double muon_momentum = 0.95;
   std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
   double weight_decay = 0.1;
@@ -47,8 +55,14 @@ struct OptimConfig {
   double label_smoothing = 0;
 
   void fields(FieldList& f) {
-    f("optimizer", optimizer, "adamw: Adam with decoupled weight decay.");
+    f("optimizer", optimizer,
+      "adamw: Adam with decoupled weight decay; muon: orthogonalised momentum for the matrices of the "
+      "blocks, "
+      "adamw for embeddings, head, norms and biases.");
     f("learning_rate", learning_rate, between(0, 1e6), "Peak learning rate.");
+    f("muon_learning_rate", muon_learning_rate, between(0, 1e6),
+      "Muon's peak rate; the schedule scales it as it scales learning_rate.");
+    f("muon_momentum", muon_momentum, half_open(0, 1), "Decay rate of Muon's momentum.");
     f("betas", betas, half_open(0, 1), "Decay rates of Adam's two moments.");
     f("eps", eps, above(0), "Added to the root of the second moment.");
     f("weight_decay", weight_decay, between(0, 1e6),
@@ -63,15 +77,19 @@ struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::cosine;
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
+  std::int64_t cooldown_steps = 0;
   double min_learning_rate = 0;
   double power = 1;
 
   void fields(FieldList& f) {
-    f("kind", kind, "Course of the learning rate after the warmup.");
+    f("kind", kind,
+      "Course of the learning rate after the warmup; wsd stays at the peak and falls linearly at the end.");
     f("warmup_steps", warmup_steps, between(0, 1e12), "Steps over which the rate rises from 0 to its peak.");
     f("decay_steps", decay_steps, between(0, 1e12), "Step at which the decay ends; 0 means run.max_steps.");
+    f("cooldown_steps", cooldown_steps, between(0, 1e12),
+      "wsd: the last steps before decay_steps, over which the rate falls; 0 means a fifth of decay_steps.");
     f("min_learning_rate", min_learning_rate, between(0, 1e6),
-      "The rate that cosine, linear and polynomial end at.");
+      "The rate that cosine, linear, polynomial and wsd end at.");
     f("power", power, between(0, 100), "Exponent of the polynomial decay.");
   }
 };
@@ -82,6 +100,7 @@ struct RunConfig {
   std::int64_t batch_size = 16;
   std::int64_t grad_accumulation = 1;
   Precision precision = Precision::f32;
+  Recompute recompute = Recompute::none;
   std::int64_t threads = 0;
   std::uint64_t seed = 1337;
   std::int64_t eval_interval = 250;
@@ -98,6 +117,10 @@ struct RunConfig {
     f("precision", precision,
       "Element type of the products and the activations; the residual stream, softmax, loss, gradients of "
       "parameters, weights and moments are f32 with either.");
+    f("recompute", recompute,
+      "What backward makes again instead of keeping it: whole blocks, or their attention; the same numbers, "
+      "less "
+      "memory, more time.");
     f("threads", threads, between(0, 4096),
       "Threads; 0 means all processors this process may use. QUERN_THREADS overrides files, --set overrides "
       "both.");
@@ -162,7 +185,8 @@ Config load_config(const std::vector<std::string>& files, const std::vector<std:
 void validate(const Config& config);
 
 /// The config with the zeros that the config alone can settle filled in: model.d_ff (see hidden_width),
-/// model.n_kv_heads (n_heads) and schedule.decay_steps (run.max_steps). Called once when a run is created;
+/// model.n_kv_heads (n_heads), schedule.decay_steps (run.max_steps)
+/// and, for wsd, schedule.cooldown_steps (a fifth of those). Called once when a run is created;
 /// resolved(resolved(c)) equals resolved(c).
 Config resolved(Config config);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "quern/autograd/parameters.hpp"
+#include "quern/base/arena.hpp"
 #include "quern/train/config.hpp"
 
 namespace quern {
@@ -18,9 +19,12 @@ double clip_factor(double norm, double clip);
 /// an infinity; empty when there is none.
 std::string first_nonfinite_parameter(ParamStore& parameters);
 
-/// One AdamW update of all parameters, gradients multiplied by `gradient_scale`. Matrices and embeddings
-/// decay, norms and biases never; a tied matrix is one parameter and decays once. `step` counts from 1.
+/// One update of all parameters by the step's `learning_rate`, gradients multiplied by `gradient_scale`: by
+/// AdamW, or with optimizer muon the matrices between activations by Muon, at the rate that stands to
+/// muon_learning_rate as `learning_rate` to the peak, and the rest by AdamW. Matrices and embeddings decay,
+/// norms and biases never; a tied matrix is one parameter and decays once. `step` counts from 1. `pool` lends
+/// scratch.
 void update(ParamStore& parameters, const OptimConfig& optim, double learning_rate, double gradient_scale,
-            std::int64_t step);
+            std::int64_t step, Pool& pool);
 
 }  // namespace quern
