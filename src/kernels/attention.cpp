@@ -36,8 +36,11 @@ void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const Atten
   QUERN_CHECK(k.dim[0] == q.dim[0] && q.dim[2] % k.dim[2] == 0 && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
               q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
   QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
-  QUERN_CHECK(mask.offset >= 0 && mask.window >= 0 && (mask.causal || mask.window == 0), mask.offset,
-              mask.window);
+  QUERN_CHECK(mask.offset >= 0 && mask.window >= 0 && mask.globals >= 0, mask.offset, mask.window,
+              mask.globals);
+  QUERN_CHECK(mask.window > 0 || mask.globals == 0, mask.globals);
+  QUERN_CHECK(mask.starts == nullptr || (mask.offset == 0 && mask.globals == 0 && mask.queries == q.dim[1]),
+              mask.offset, mask.globals, mask.queries, q.dim[1]);
   for (std::int64_t b = 0; mask.lengths != nullptr && b < q.dim[0]; ++b)
     QUERN_CHECK(mask.lengths[b] >= 0 && mask.lengths[b] <= k.dim[1], b, mask.lengths[b], k.dim[1]);
 }
@@ -55,8 +58,8 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   head.queries = q.dim[1], head.keys = k.dim[1], head.width = q.dim[3];
   head.visible = mask.lengths != nullptr ? mask.lengths[b] : k.dim[1];
   head.causal = mask.causal;
-  head.offset = mask.offset;
-  head.window = mask.window;
+  head.offset = mask.offset, head.window = mask.window, head.globals = mask.globals, head.gap = mask.gap;
+  head.starts = mask.starts != nullptr ? mask.starts + b * mask.queries : nullptr;
   head.scale = options.scale;
   head.group = {1, 0, 0, 0, options.slopes != nullptr ? options.slopes + h : nullptr};
   const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
@@ -69,7 +72,7 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
 
 /// About how many of S keys a tile of queries reads.
 std::int64_t seen_keys(const AttentionMask& mask, std::int64_t S) {
-  return mask.window > 0 ? std::min(S, mask.window + kernels::attention_tile) : S;
+  return mask.window > 0 ? std::min(S, mask.globals + mask.window + kernels::attention_tile) : S;
 }
 
 std::int64_t workers(std::int64_t B, std::int64_t H) { return std::min<std::int64_t>(thread_count(), B * H); }

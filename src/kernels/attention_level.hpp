@@ -25,9 +25,10 @@ struct AttentionHead {
   int64_t q_stride, k_stride, v_stride;
   int64_t queries, keys, width;  // T, S, D
   int64_t visible;               // keys at or beyond are hidden from every query
-  bool causal;                   // query t sees the keys below offset + t + 1
-  int64_t offset;
-  int64_t window;  // of the keys that a query sees, the latest; 0: all
+  // As in AttentionMask.
+  bool causal;
+  int64_t offset, window, globals, gap;
+  const int32_t* starts;  // (T); null: all 0
   float scale;
   AttentionGroup group;
   DropoutKey dropout;  // its row 0 is query 0

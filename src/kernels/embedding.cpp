@@ -37,6 +37,11 @@ float* places(const Tensor& positions, std::int64_t first, std::int64_t length, 
   return positions.f32() + first * cols;
 }
 
+void check_starts(const std::int32_t* starts, std::int64_t rows, std::int64_t length) {
+  for (std::int64_t r = 0; starts != nullptr && r < rows; ++r)
+    QUERN_CHECK(starts[r] >= 0 && starts[r] <= r % length, r, starts[r]);
+}
+
 /// to = beta * to, so that a sum can be added.
 void start_sum(const Sink& sink) {
   if (!sink || sink.beta == 1) return;
@@ -47,26 +52,36 @@ void start_sum(const Sink& sink) {
 }  // namespace
 
 void embedding_forward(Tensor out, const std::int32_t* ids, Tensor table, float scale, Tensor positions,
-                       std::int64_t first_position, const Dropout& dropout) {
+                       std::int64_t first_position, const Dropout& dropout, const std::int32_t* starts) {
   const Shape s = check(out, ids, table);
-  const Embedding a = {out.f32(), ids,      table.f32(), places(positions, first_position, s.length, s.cols),
-                       scale,     s.length, s.cols,      dropout_key(dropout)};
+  check_starts(starts, s.rows, s.length);
+  const Embedding a = {out.f32(),
+                       ids,
+                       table.f32(),
+                       places(positions, first_position, s.length, s.cols),
+                       starts,
+                       scale,
+                       s.length,
+                       s.cols,
+                       dropout_key(dropout)};
   parallel_for(s.rows, row_grain(s.cols),
                [&](std::int64_t begin, std::int64_t end) { level().embedding_forward(a, begin, end); });
 }
 
 void embedding_backward(Sink dtable, Sink dpositions, Tensor dout, const std::int32_t* ids, float scale,
-                        std::int64_t first_position, const Dropout& dropout) {
+                        std::int64_t first_position, const Dropout& dropout, const std::int32_t* starts) {
   if (!dtable && !dpositions) return;
   start_sum(dtable);
   start_sum(dpositions);
   QUERN_CHECK(dout.rank >= 2 && dout.contiguous(), dout.rank);
   const std::int64_t rows = dout.rows(), length = dout.dim[dout.rank - 2], cols = dout.last();
   if (dtable) check(dout, ids, dtable.to);
+  check_starts(starts, rows, length);
   const EmbeddingBackward a = {dtable ? dtable.to.f32() : nullptr,
                                places(dpositions.to, first_position, length, cols),
                                dout.f32(),
                                ids,
+                               starts,
                                scale,
                                rows,
                                length,

@@ -75,10 +75,11 @@ struct Loss {
 };
 
 struct Embedding {
-  float* out;           // (B,T,C)
-  const int32_t* ids;   // (B,T)
-  const float* table;   // (V,C)
-  const float* places;  // (T,C), the row of the first position on; null: none
+  float* out;             // (B,T,C)
+  const int32_t* ids;     // (B,T)
+  const float* table;     // (V,C)
+  const float* places;    // (T,C), the row of the first position on; null: none
+  const int32_t* starts;  // (B,T): the position of row r is r % length - starts[r]; null: 0
   float scale;
   int64_t length, cols;  // T, C
   DropoutKey dropout;
@@ -88,6 +89,7 @@ struct EmbeddingBackward {
   float *dtable, *dplaces;  // as in Embedding; added to; null: none
   const float* dout;        // (B,T,C)
   const int32_t* ids;       // (B,T)
+  const int32_t* starts;    // as in Embedding
   float scale;
   int64_t rows, length, cols;  // B * T, T, C
   DropoutKey dropout;

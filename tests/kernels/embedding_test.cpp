@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t B = 2, T = 3, V = 5, P = 6, first = 2;
 constexpr float scale = 1.5F;
 const std::vector<std::int32_t> ids = {4, 0, 4, 2, 4, 0};  // repeated, and 1 and 3 never
+const std::vector<std::int32_t> starts = {0, 1, 1, 0, 0, 2};
 
 Dropout some_dropout() { return Dropout({9, site_hash("embedding"), 2}, 0.2, 11); }
 
@@ -20,13 +21,15 @@ Dropout some_dropout() { return Dropout({9, site_hash("embedding"), 2}, 0.2, 11)
 TEST_CASE("embedding against the reference", "[embedding]") {
   for (const std::int64_t C : {1, 17, 64, 513}) {
     auto table = normal(V * C, 1), positions = normal(P * C, 2), out = poison(B * T * C);
-    for (const Dropout& dropout : {Dropout(), some_dropout()}) {
-      embedding_forward({out.data(), {B, T, C}}, ids.data(), {table.data(), {V, C}}, scale,
-                        {positions.data(), {P, C}}, first, dropout);
-      // Three roundings.
-      CHECK(relative_error(out, reference::embedding(ids, T, widen(table), std::size_t(C), scale,
-                                                     widen(positions), first, dropout)) < 2e-7);
-    }
+    for (const Dropout& dropout : {Dropout(), some_dropout()})
+      for (const bool packed : {false, true}) {
+        embedding_forward({out.data(), {B, T, C}}, ids.data(), {table.data(), {V, C}}, scale,
+                          {positions.data(), {P, C}}, first, dropout, packed ? starts.data() : nullptr);
+        const auto wanted =
+            reference::embedding(ids, T, widen(table), std::size_t(C), scale, widen(positions), first,
+                                 dropout, packed ? starts : std::vector<std::int32_t>());
+        CHECK(relative_error(out, wanted) < 2e-7);  // three roundings
+      }
     embedding_forward({out.data(), {B, T, C}}, ids.data(), {table.data(), {V, C}}, 1, {}, 0, {});
     for (std::size_t i = 0; i < out.size(); ++i)
       CHECK(out[i] == table[std::size_t(ids[i / std::size_t(C)] * C) + i % std::size_t(C)]);
@@ -39,19 +42,19 @@ TEST_CASE("embedding backward against dual numbers", "[embedding]") {
     auto dout = normal(B * T * C, 3);
     const Dropout dropout = some_dropout();
     const auto wanted_table = gradient(table, [&](const std::vector<Dual>& t) {
-      return weighted(
-          dout, reference::embedding(ids, T, t, std::size_t(C), scale, constants(positions), first, dropout));
+      return weighted(dout, reference::embedding(ids, T, t, std::size_t(C), scale, constants(positions),
+                                                 first, dropout, starts));
     });
     const auto wanted_positions = gradient(positions, [&](const std::vector<Dual>& p) {
-      return weighted(
-          dout, reference::embedding(ids, T, constants(table), std::size_t(C), scale, p, first, dropout));
+      return weighted(dout, reference::embedding(ids, T, constants(table), std::size_t(C), scale, p, first,
+                                                 dropout, starts));
     });
     for (const float beta : {0.0F, 1.0F, 0.5F}) {
       auto dtable = beta == 0 ? poison(V * C) : normal(V * C, 4);
       auto dpositions = beta == 0 ? poison(P * C) : normal(P * C, 5);
       const auto table_before = dtable, positions_before = dpositions;
       embedding_backward({{dtable.data(), {V, C}}, beta}, {{dpositions.data(), {P, C}}, beta},
-                         {dout.data(), {B, T, C}}, ids.data(), scale, first, dropout);
+                         {dout.data(), {B, T, C}}, ids.data(), scale, first, dropout, starts.data());
       const auto total = [&](const std::vector<double>& g, const std::vector<float>& before) {
         auto sum = g;
         for (std::size_t i = 0; beta != 0 && i < sum.size(); ++i) sum[i] += double(beta) * double(before[i]);
@@ -63,7 +66,7 @@ TEST_CASE("embedding backward against dual numbers", "[embedding]") {
     }
     auto alone = poison(P * C);
     embedding_backward({}, {{alone.data(), {P, C}}, 0}, {dout.data(), {B, T, C}}, ids.data(), scale, first,
-                       dropout);
+                       dropout, starts.data());
     CHECK(relative_error(alone, wanted_positions) < 5e-7);
   }
 }

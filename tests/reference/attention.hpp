@@ -29,9 +29,9 @@ struct AttentionShape {
 
 template <class X>
 struct AttentionRow {
-  std::int64_t begin, end;     // the keys it sees
-  std::vector<X> weight;       // P, one a key in the span
-  std::vector<double> factor;  // f
+  std::vector<std::int64_t> keys;  // those it sees
+  std::vector<X> weight;           // P, one a key
+  std::vector<double> factor;      // f
   X lse;
 };
 
@@ -39,17 +39,18 @@ template <class X>
 AttentionRow<X> attention_row(const AttentionShape& n, const std::vector<X>& q, const std::vector<X>& k,
                               const AttentionOptions& o, std::int64_t b, std::int64_t t, std::int64_t h) {
   using std::exp, std::log;
-  const auto span = o.mask.span(b, t, n.S);
-  AttentionRow<X> row{span.begin, span.end, {}, {}, X(-std::numeric_limits<double>::infinity())};
+  AttentionRow<X> row{{}, {}, {}, X(-std::numeric_limits<double>::infinity())};
   Dropout dropout = o.dropout;
   dropout.first_row = 0;
   const auto number =
       static_cast<std::uint64_t>(((static_cast<std::int64_t>(o.dropout.first_row) + b) * n.H + h) * n.T + t);
   double largest = -std::numeric_limits<double>::infinity();
-  for (std::int64_t s = span.begin; s < span.end; ++s) {
+  for (std::int64_t s = 0; s < n.S; ++s) {
+    if (!o.mask.sees(b, t, s, n.S)) continue;
     X score = 0;
     for (std::int64_t d = 0; d < n.D; ++d) score += q[n.q(b, t, h, d)] * k[n.k(b, s, h, d)];
-    const double distance = static_cast<double>(s - o.mask.offset - t);
+    const auto distance = static_cast<double>(o.mask.distance(t, s));
+    row.keys.push_back(s);
     row.weight.push_back(score * X(o.scale) + X(o.slopes ? double(o.slopes[h]) * distance : 0));
     row.factor.push_back(dropout.factor(number, static_cast<std::uint32_t>(s)));
     largest = std::max(largest, double(plain(row.weight.back())));
@@ -73,11 +74,9 @@ std::vector<X> attention(const AttentionShape& n, const std::vector<X>& q, const
       for (std::int64_t t = 0; t < n.T; ++t) {
         const auto row = attention_row(n, q, k, o, b, t, h);
         if (lse) lse->push_back(row.lse);
-        for (std::int64_t s = row.begin; s < row.end; ++s)
-          for (std::int64_t d = 0; d < n.D; ++d) {
-            const auto i = static_cast<std::size_t>(s - row.begin);
-            out[n.q(b, t, h, d)] += row.weight[i] * X(row.factor[i]) * v[n.k(b, s, h, d)];
-          }
+        for (std::size_t i = 0; i < row.keys.size(); ++i)
+          for (std::int64_t d = 0; d < n.D; ++d)
+            out[n.q(b, t, h, d)] += row.weight[i] * X(row.factor[i]) * v[n.k(b, row.keys[i], h, d)];
       }
   return out;
 }
@@ -99,8 +98,8 @@ inline AttentionGradients attention_gradients(const AttentionShape& n, const std
         const auto row = attention_row(n, q, k, o, b, t, h);
         double delta = 0;
         for (std::int64_t d = 0; d < n.D; ++d) delta += dout[n.q(b, t, h, d)] * out[n.q(b, t, h, d)];
-        for (std::int64_t s = row.begin; s < row.end; ++s) {
-          const auto i = static_cast<std::size_t>(s - row.begin);
+        for (std::size_t i = 0; i < row.keys.size(); ++i) {
+          const std::int64_t s = row.keys[i];
           double dweight = 0;
           for (std::int64_t d = 0; d < n.D; ++d) dweight += dout[n.q(b, t, h, d)] * v[n.k(b, s, h, d)];
           const double dscore = row.weight[i] * (row.factor[i] * dweight - delta) * double(o.scale);

@@ -1,7 +1,7 @@
 // Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), for every batch b and head h:
 //
 //   score(t,s) = scale * sum_d q(t,d) k(s,d)              for the keys s that the mask shows to query t
-//                + slope(h) * (s - offset - t)            with slopes (ALiBi, Press et al. 2022, 2108.12409)
+//                + slope(h) * distance(t,s)               with slopes (ALiBi, Press et al. 2022, 2108.12409)
 //   lse(t)     = log sum_s exp(score(t,s))
 //   P(t,s)     = exp(score(t,s) - lse(t));                a hidden key: exactly 0
 //   out(t,d)   = sum_s f(t,s) P(t,s) v(s,d)               f: the dropout factor of a weight, 0 or 1 / (1 -
@@ -34,25 +34,47 @@
 
 namespace quern {
 
-/// Which keys a query sees: a span for each query, never a dense tensor. It acts before the softmax. What
-/// lies in a key or value that no query sees (a NaN, even) reaches no result and no gradient.
+/// Which keys a query sees: a span for each query, never a dense tensor, and a few keys that all see. It acts
+/// before the softmax. What lies in a key or value that no query sees (a NaN, even) reaches no result and no
+/// gradient.
 struct AttentionMask {
   bool causal = true;       // query t sees the keys [0, offset + t]
-  std::int64_t offset = 0;  // causal: keys that precede the first query (the length of a cache)
+  std::int64_t offset = 0;  // keys that precede the first query (the length of a cache)
   const std::int32_t* lengths =
       nullptr;  // (B): keys at or beyond lengths[b] in [0, S] are hidden; null: none are
-  std::int64_t window =
-      0;  // causal: of those keys only the latest `window`, offset + t itself included; 0: all
+  /// Of these keys only the latest `window`, offset + t itself included; without `causal` those less than
+  /// `window` away on either side. 0: all.
+  std::int64_t window = 0;
+  /// With a window (Longformer, Beltagy et al. 2020, 2004.05150, section 3.1): the keys [0, globals) are seen
+  /// from beyond it too, and without `causal` the queries there see all keys. (With `causal` a query there
+  /// sees what precedes it: later keys stay hidden from it as from all.)
+  std::int64_t globals = 0;
+  std::int64_t gap = 0;  // keys that a cache has dropped behind the global ones: they count in distances
+  /// (B,T), documents packed in a row: query t sees no key before starts[b,t], which is in [0, t] and never
+  /// falls with t; null: one document. With offset 0.
+  const std::int32_t* starts = nullptr;
+  std::int64_t queries = 0;  // T, when there are starts
 
   struct Span {
     std::int64_t begin, end;
   };
 
-  /// The keys [begin, end) that query t of sequence b sees, of S.
+  /// The keys [begin, end) that query t of sequence b sees, of S; and beside them those of [0, globals) that
+  /// lie before.
   Span span(std::int64_t b, std::int64_t t, std::int64_t S) const {
-    const std::int64_t length = lengths ? std::min<std::int64_t>(S, lengths[b]) : S;
-    const std::int64_t end = causal ? std::min(length, offset + t + 1) : length;
-    return {window > 0 ? std::clamp<std::int64_t>(offset + t + 1 - window, 0, end) : 0, end};
+    const std::int64_t place = offset + t, length = lengths ? std::min<std::int64_t>(S, lengths[b]) : S;
+    const bool bounded = window > 0 && (causal || place >= globals);
+    const std::int64_t reach = causal ? place + 1 : bounded ? place + window : length;
+    const std::int64_t end = std::min(length, reach), start = starts ? starts[b * queries + t] : 0;
+    return {std::clamp<std::int64_t>(bounded ? place + 1 - window : 0, std::min(start, end), end), end};
+  }
+  bool sees(std::int64_t b, std::int64_t t, std::int64_t s, std::int64_t S) const {
+    const Span keys = span(b, t, S);
+    return s < keys.end && (s >= keys.begin || s < globals);
+  }
+  /// What lies between query t and key s, which precedes it: 0 or less.
+  std::int64_t distance(std::int64_t t, std::int64_t s) const {
+    return s - offset - t - (s < globals ? gap : 0);
   }
 };
 
@@ -80,6 +102,11 @@ void attention_forward(Tensor out,  // (B,T,H,D)
                        Tensor k,    // (B,S,Hkv,D)
                        Tensor v,    // (B,S,Hkv,D)
                        const AttentionOptions& options);
+
+/// P of query head h of sequence b, dropout aside, by the formulas above as they stand: in double, score by
+/// score, for looking at. weights (T,S); the row of a query that sees no key is 0.
+void attention_weights(std::span<float> weights, Tensor q, Tensor k, const AttentionOptions& options,
+                       std::int64_t b, std::int64_t h);
 
 /// The gradients that are wanted (each sink may be empty), from what forward was given and wrote. A query
 /// that sees no key gives none: its dq is 0, and so are dk and dv of a key that nobody sees. Parallel over

@@ -72,15 +72,15 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
                  head.scale * log2_e);
     for (int i = 0; i < panel; ++i) state[p].largest[i] = -__builtin_inff(), state[p].total[i] = 0;
   }
-  const int64_t keys_end = span_end(head, end - 1);
-  for (int64_t s = first_key(head, begin); s < keys_end; s += step) {
-    const int64_t keys = smaller(step, keys_end - s);
-    load_keys<T>(k, v, head, s, keys, span_begin(head, begin) - s);
+  const int64_t keys_end = last_key(head, begin, end - 1);
+  for (int64_t s = next_key(head, begin, 0), keys = 0; s < keys_end; s = next_key(head, begin, s + keys)) {
+    keys = tile_keys(head, begin, s, step, keys_end);
+    load_keys<T>(k, v, head, s, keys, begin);
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t first = begin + p * panel, last = smaller(first + panel, end) - 1;
       // Of the tile, the panel sees something of the keys [from, from + seen).
-      const int64_t from = larger(0, first_key(head, first) - s);
-      const int64_t seen = smaller(keys, span_end(head, last) - s) - from;
+      const int64_t from = panel_from(head, first, s);
+      const int64_t seen = smaller(keys, last_key(head, first, last) - s) - from;
       if (seen <= 0) continue;
       product<2>(score, panel, seen, {k + from * width, width, 1}, q + p * size, panel, width, nullptr);
       prefetch_keys<T>(head, s + step + p * panel, keys_end);
@@ -160,7 +160,7 @@ void add_keys(RowState& row, const AttentionHead& head, int64_t t, int64_t begin
   row_scores(score, row.q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, head.width);
   if (row.slope != 0)
     for (int64_t s = 0; s < keys; ++s)
-      score[s] += row.slope * static_cast<float>(begin + s - head.offset - t);
+      score[s] += row.slope * static_cast<float>(distance_of(head, t, begin + s));
   for (int64_t s = keys; s < tile; ++s) score[s] = -__builtin_inff();
   vf m = broadcast(row.largest);
   for (int64_t s = 0; s < tile; s += lanes) m = max(load(score + s), m);
@@ -183,7 +183,7 @@ template <class T>
 void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t, int64_t first,
                  int64_t count) {
   const AttentionGroup& group = head.group;
-  const int64_t width = head.width, keys_end = span_end(head, t);
+  const int64_t width = head.width, keys_begin = span_begin(head, t), keys_end = span_end(head, t);
   RowState rows[heads_together];
   for (int64_t g = 0; g < count; ++g) {
     RowState& row = rows[g];
@@ -193,8 +193,12 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
     copy_rows(row.q, width, as<T>(head.q) + t * head.q_stride + (first + g) * group.q_stride, head.q_stride,
               1, width, head.scale * log2_e);
   }
-  for (int64_t begin = span_begin(head, t); begin < keys_end; begin += tile)
-    for (int64_t g = 0; g < count; ++g) add_keys<T>(rows[g], head, t, begin, smaller(tile, keys_end - begin));
+  const auto read = [&](int64_t from, int64_t end) QUERN_LAMBDA {
+    for (int64_t begin = from; begin < end; begin += tile)
+      for (int64_t g = 0; g < count; ++g) add_keys<T>(rows[g], head, t, begin, smaller(tile, end - begin));
+  };
+  read(0, smaller(head.globals, smaller(keys_begin, keys_end)));
+  read(larger(0, keys_begin), keys_end);
   for (int64_t g = 0; g < count; ++g)
     copy_rows(static_cast<T*>(to.out) + t * to.stride + (first + g) * group.out_stride, to.stride,
               rows[g].out, width, 1, width,

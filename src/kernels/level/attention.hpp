@@ -26,18 +26,49 @@ QUERN_INLINE const T* as(const void* p) {
 QUERN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 QUERN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/// Whether query t is a global one that sees every key.
+QUERN_INLINE bool sees_all(const AttentionHead& head, int64_t t) {
+  return !head.causal && head.offset + t < head.globals;
+}
+
 /// The end of the span of keys that query t sees.
 QUERN_INLINE int64_t span_end(const AttentionHead& head, int64_t t) {
-  return head.causal ? smaller(head.visible, head.offset + t + 1) : head.visible;
+  if (head.causal) return smaller(head.visible, head.offset + t + 1);
+  if (head.window == 0 || sees_all(head, t)) return head.visible;
+  return smaller(head.visible, head.offset + t + head.window);
 }
 
-/// Its beginning, which the end may precede.
+/// Its beginning, which the end may precede, and which never falls with t.
 QUERN_INLINE int64_t span_begin(const AttentionHead& head, int64_t t) {
-  return head.window > 0 ? larger(0, head.offset + t + 1 - head.window) : 0;
+  const int64_t start = head.starts != nullptr ? head.starts[t] : 0;
+  if (head.window == 0 || sees_all(head, t)) return start;
+  return larger(start, head.offset + t + 1 - head.window);
 }
 
-/// Where reading begins for the queries from t on: dropout counts keys in eights.
+/// Where reading begins for the queries from t on, but for global keys: dropout counts keys in eights.
 QUERN_INLINE int64_t first_key(const AttentionHead& head, int64_t t) { return span_begin(head, t) / 8 * 8; }
+
+/// The end of what the queries [first, last] see; only global queries see more than the last.
+QUERN_INLINE int64_t last_key(const AttentionHead& head, int64_t first, int64_t last) {
+  return sees_all(head, first) ? head.visible : span_end(head, last);
+}
+
+/// Where reading goes on at key s for the queries from t on: behind the global keys it skips what none of
+/// them sees.
+QUERN_INLINE int64_t next_key(const AttentionHead& head, int64_t t, int64_t s) {
+  return s < head.globals ? s : larger(s, first_key(head, t));
+}
+
+/// How many of the keys [s, end), and of `most`, the queries from t on read together.
+QUERN_INLINE int64_t tile_keys(const AttentionHead& head, int64_t t, int64_t s, int64_t most, int64_t end) {
+  const bool skips = s < head.globals && head.globals < first_key(head, t);
+  return smaller(most, (skips ? smaller(head.globals, end) : end) - s);
+}
+
+/// Of a tile of keys from s on: the first that a panel of queries from `first` on reads.
+QUERN_INLINE int64_t panel_from(const AttentionHead& head, int64_t first, int64_t s) {
+  return s < head.globals ? 0 : larger(0, first_key(head, first) - s);
+}
 
 QUERN_INLINE vi lane_numbers() {
   vi lane = {};
@@ -49,48 +80,85 @@ QUERN_INLINE void zero(float* to, int64_t n) {
   __builtin_memset(to, 0, static_cast<unsigned long>(n) * sizeof(float));
 }
 
-/// Copies the keys and values [begin, begin + count); the first `hidden` of them, which nobody sees but a
-/// product may meet, are zeros.
+/// Copies the keys and values [begin, begin + count). Those in front of the span of query `first` that are
+/// not global, which nobody sees but a product may meet, are zeros.
 template <class T>
 QUERN_INLINE void load_keys(float* k, float* v, const AttentionHead& head, int64_t begin, int64_t count,
-                            int64_t hidden) {
-  const int64_t width = head.width, n = larger(0, smaller(hidden, count));
-  zero(k, n * width);
-  zero(v, n * width);
-  const int64_t from = begin + n;
-  copy_rows(k + n * width, width, as<T>(head.k) + from * head.k_stride, head.k_stride, count - n, width, 1);
-  copy_rows(v + n * width, width, as<T>(head.v) + from * head.v_stride, head.v_stride, count - n, width, 1);
+                            int64_t first) {
+  const int64_t width = head.width;
+  const int64_t global = larger(0, smaller(count, head.globals - begin));
+  const int64_t from = larger(global, smaller(count, span_begin(head, first) - begin));
+  zero(k + global * width, (from - global) * width);
+  zero(v + global * width, (from - global) * width);
+  const auto copy = [&](int64_t at, int64_t n) QUERN_LAMBDA {
+    const int64_t s = begin + at;
+    copy_rows(k + at * width, width, as<T>(head.k) + s * head.k_stride, head.k_stride, n, width, 1);
+    copy_rows(v + at * width, width, as<T>(head.v) + s * head.v_stride, head.v_stride, n, width, 1);
+  };
+  copy(0, global);
+  copy(from, count - from);
+}
+
+/// The spans of the queries in `lanes` lanes, from `first` on; those beyond the last are of no consequence.
+QUERN_INLINE vi span_ends(const AttentionHead& head, int64_t first) {
+  const vi place = lane_numbers() + static_cast<int32_t>(head.offset + first);
+  const vi visible = vi{} + static_cast<int32_t>(head.visible);
+  const vi reach = place + static_cast<int32_t>(head.causal ? 1 : head.window);
+  const vi end = reach < visible ? reach : visible;
+  return head.causal ? end : place < static_cast<int32_t>(head.globals) ? visible : end;
+}
+QUERN_INLINE vi span_begins(const AttentionHead& head, int64_t first) {
+  vi begin = {};
+  if (head.window > 0) begin = lane_numbers() + static_cast<int32_t>(head.offset + first + 1 - head.window);
+  if (sees_all(head, first)) {
+    const vi place = lane_numbers() + static_cast<int32_t>(head.offset + first);
+    begin = place < static_cast<int32_t>(head.globals) ? vi{} : begin;
+  }
+  if (head.starts != nullptr)
+    for (int i = 0; i < lanes; ++i) {
+      const int32_t start = head.starts[smaller(first + i, head.queries - 1)];
+      if (begin[i] < start) begin[i] = start;
+    }
+  return begin;
 }
 
 /// Hides the keys that a query of the panel does not see: score(s,t) = -inf at or beyond the span's end, and
-/// before its beginning. Query `first` is in lane 0, key `begin` in row 0.
+/// before its beginning but for global keys. Query `first` is in lane 0, key `begin` in row 0.
 QUERN_INLINE void hide(float* score, int64_t ld, const AttentionHead& head, int64_t first, int64_t begin,
                        int64_t keys) {
-  const vi lane = lane_numbers();
   const vf hidden = broadcast(-__builtin_inff());
-  for (int64_t s = larger(0, span_end(head, first) - begin); s < keys; ++s)
+  const int64_t last = smaller(first + panel, head.queries) - 1;
+  // Without `causal` the first query behind the global ones sees least.
+  const int64_t least = head.causal ? first : larger(first, smaller(last, head.globals - head.offset));
+  const int64_t end_of_all = larger(0, span_end(head, least) - begin);
+  if (end_of_all < keys)
     for (int j = 0; j < 2; ++j) {
-      float* at = score + s * ld + j * lanes;
-      const int64_t before =
-          begin + s - head.offset - first - j * lanes;  // lanes below see nothing of this key
-      const vi sees = lane >= static_cast<int32_t>(smaller(before, lanes));
-      store(at, sees ? load(at) : hidden);
+      const vi end = span_ends(head, first + j * lanes);
+      for (int64_t s = end_of_all; s < keys; ++s) {
+        float* at = score + s * ld + j * lanes;
+        store(at, end > static_cast<int32_t>(begin + s) ? load(at) : hidden);
+      }
     }
-  if (head.window == 0) return;
-  const int64_t all_see_from = span_begin(head, first + panel - 1) - begin;
-  for (int64_t s = 0; s < smaller(keys, all_see_from); ++s)
+  const int64_t local = larger(0, head.globals - begin);
+  const int64_t all_see_from = smaller(keys, span_begin(head, last) - begin);
+  if (local < all_see_from)
     for (int j = 0; j < 2; ++j) {
-      float* at = score + s * ld + j * lanes;
-      // Lanes at or beyond have moved past this key.
-      const int64_t after = begin + s - head.offset - first - j * lanes + head.window;
-      const vi sees = lane < static_cast<int32_t>(larger(smaller(after, lanes), 0));
-      store(at, sees ? load(at) : hidden);
+      const vi from = span_begins(head, first + j * lanes);
+      for (int64_t s = local; s < all_see_from; ++s) {
+        float* at = score + s * ld + j * lanes;
+        store(at, from <= static_cast<int32_t>(begin + s) ? load(at) : hidden);
+      }
     }
 }
 
 /// ALiBi's slope of a head of the group, in base 2.
 QUERN_INLINE float slope_of(const AttentionHead& head, int64_t h) {
   return head.group.slopes != nullptr ? head.group.slopes[h] * log2_e : 0;
+}
+
+/// From query t back to key s, as AttentionMask::distance.
+QUERN_INLINE int64_t distance_of(const AttentionHead& head, int64_t t, int64_t s) {
+  return s - head.offset - t - (s < head.globals ? head.gap : 0);
 }
 
 /// Adds ALiBi's bias to a panel's scores; places as in hide().
@@ -101,7 +169,7 @@ QUERN_INLINE void add_bias(float* score, int64_t ld, const AttentionHead& head, 
   for (int j = 0; j < 2; ++j)
     for (int64_t s = 0; s < keys; ++s) {
       float* at = score + s * ld + j * lanes;
-      const float distance = static_cast<float>(begin + s - head.offset - first - j * lanes);
+      const float distance = static_cast<float>(distance_of(head, first + j * lanes, begin + s));
       store(at, load(at) + slope * (distance - lane));
     }
 }

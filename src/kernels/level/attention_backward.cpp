@@ -71,16 +71,29 @@ void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t 
   }
 }
 
-/// to(s, d) += sum_t a(s, t) rows(t, d): `keys` keys and the queries of the tile; key s is seen by the
-/// `window` queries from seen_from + s on.
+/// Which queries of a tile see something of its key s: at most the `count` from `first` + s on.
+struct Watchers {
+  int64_t first, count;
+};
+
+/// Of a tile of queries from `first` on and keys from `begin` on.
+Watchers watchers(const AttentionHead& head, int64_t first, int64_t begin, int64_t keys) {
+  const int64_t same = begin - head.offset - first, all = head.offset + head.keys + head.queries;
+  const bool bounded = head.window > 0 && begin >= head.globals && !sees_all(head, first);
+  if (head.causal) return {same, bounded ? head.window : all};
+  if (bounded) return {same - head.window + 1, 2 * head.window - 1};
+  return {-keys, all};
+}
+
+/// to(s, d) += sum_t a(s, t) rows(t, d): `keys` keys and the queries of the tile that see them.
 void add_over_queries(float* to, const float* a, const float* rows, int64_t padded, int64_t keys,
-                      int64_t queries, int64_t seen_from, int64_t window) {
+                      int64_t queries, Watchers by) {
   float ones[panel];
   for (float& one : ones) one = 1;
   constexpr int64_t some = 16;
   for (int64_t s = 0; s < keys; s += some) {
-    const int64_t n = smaller(some, keys - s), t = larger(0, seen_from + s);
-    const int64_t end = smaller(queries, seen_from + s + n - 1 + window);
+    const int64_t n = smaller(some, keys - s), t = larger(0, by.first + s);
+    const int64_t end = smaller(queries, by.first + s + n - 1 + by.count);
     if (t >= queries) break;
     if (t >= end) continue;
     const Strided left = {a + s * tile + t, tile, 1};
@@ -107,8 +120,8 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
   for (int64_t at = 0; at < queries; at += panel) {
     const int64_t last = first + smaller(at + panel, queries) - 1;
     // Of the tile, the panel sees something of the keys [from, seen).
-    const int64_t from = larger(0, smaller(keys, first_key(head, first + at) - begin));
-    const int64_t seen = larger(from, smaller(keys, span_end(head, last) - begin));
+    const int64_t from = smaller(keys, panel_from(head, first + at, begin));
+    const int64_t seen = larger(from, smaller(keys, last_key(head, first + at, last) - begin));
     zero_rows(x.weight + at, 0, from), zero_rows(x.weight + at, seen, keys);
     zero_rows(x.dscore + at, 0, from), zero_rows(x.dscore + at, seen, keys);
     if (seen == from) continue;
@@ -118,13 +131,11 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
                x.dscore + from * tile + at, tile, seen - from, x.fresh[at / panel] ? nullptr : ones);
     x.fresh[at / panel] = false;
   }
-  const int64_t seen_from = head.causal ? begin - head.offset - first : -keys;
-  const int64_t window = head.window > 0 ? head.window : head.offset + head.keys + head.queries;
+  const Watchers by = watchers(head, first, begin, keys);
   if (g.dv.to != nullptr)
-    add_over_queries(x.dv + begin * x.padded, x.weight, x.dout_rows, x.padded, keys, queries, seen_from,
-                     window);
+    add_over_queries(x.dv + begin * x.padded, x.weight, x.dout_rows, x.padded, keys, queries, by);
   if (g.dk.to != nullptr)
-    add_over_queries(x.dk + begin * x.padded, x.dscore, x.q_rows, x.padded, keys, queries, seen_from, window);
+    add_over_queries(x.dk + begin * x.padded, x.dscore, x.q_rows, x.padded, keys, queries, by);
 }
 
 /// to = from + beta * to, from rows of `padded` numbers.
@@ -151,14 +162,16 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
   if (g.first) {
     zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
     zero(x.dk, 2 * head.keys * padded);
-    load_keys<T>(x.k, x.v, head, 0, larger(0, span_end(head, head.queries - 1)), span_begin(head, 0));
+    load_keys<T>(x.k, x.v, head, 0, larger(0, last_key(head, 0, head.queries - 1)), 0);
   }
   for (int64_t t = 0; t < head.queries; t += tile) {
-    const int64_t queries = smaller(tile, head.queries - t), keys_end = span_end(head, t + queries - 1);
+    const int64_t queries = smaller(tile, head.queries - t), keys_end = last_key(head, t, t + queries - 1);
     pack_queries<T>(x, head, g, t, queries);
     for (bool& fresh : x.fresh) fresh = true;
-    for (int64_t s = first_key(head, t); s < keys_end; s += tile)
-      backward_tile(x, head, g, t, queries, s, smaller(tile, keys_end - s));
+    for (int64_t s = next_key(head, t, 0), keys = 0; s < keys_end; s = next_key(head, t, s + keys)) {
+      keys = tile_keys(head, t, s, tile, keys_end);
+      backward_tile(x, head, g, t, queries, s, keys);
+    }
     if (g.dq.to == nullptr) continue;
     for (int64_t i = 0; i < queries; i += panel)
       if (x.fresh[i / panel]) zero(x.dq + i * width, panel * width);

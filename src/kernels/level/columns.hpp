@@ -4,8 +4,6 @@
 #include "../row_level.hpp"
 #include "simd.hpp"
 
-#define QUERN_LAMBDA __attribute__((always_inline))
-
 namespace quern::kernels::QUERN_LEVEL {
 
 /// f(j, k) for j = begin, begin + lanes, …: k is `lanes`, at the end what is left.

@@ -18,6 +18,7 @@
 #define QUERN_LANES 4
 #endif
 
+#define QUERN_LAMBDA __attribute__((always_inline))
 #define QUERN_INLINE static inline __attribute__((always_inline))
 
 namespace quern::kernels::QUERN_LEVEL {
