@@ -12,6 +12,9 @@ Sink by_head(Sink sink, std::int64_t heads) {
   return sink;
 }
 
+/// The factor of scores of width D.
+float scale_of(std::int64_t D) { return 1 / std::sqrt(static_cast<float>(D)); }
+
 }  // namespace
 
 Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
@@ -20,8 +23,8 @@ Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t 
       q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) * key_heads == k.dim(2) * heads,
       q.shape().rank, q.dim(2), heads, k.dim(2), key_heads);
   const std::int64_t B = q.dim(0), T = q.dim(1), C = q.dim(2);
-  const float scale = 1 / std::sqrt(static_cast<float>(C) / static_cast<float>(heads));
-  const AttentionOptions options{scale, mask, slopes, tape.dropout(dropout.site, dropout.rate, 1)};
+  const AttentionOptions options{scale_of(C / heads), mask, slopes,
+                                 tape.dropout(dropout.site, dropout.rate, 1)};
   const Var out = tape.make({B, T, C}, q.shape().type);  // (B,T,C)
   float* lse = tape.statistics(B * heads * T);           // (B,H,T)
   const auto by_query = [heads](const Tensor& x) { return x.split_last(heads); };
@@ -40,6 +43,18 @@ Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t 
                                    scratch.span());
               });
   return out;
+}
+
+std::vector<float> attention_weights(Var q, Var k, std::int64_t heads, std::int64_t key_heads,
+                                     const AttentionMask& mask, const float* slopes, std::int64_t head) {
+  const std::int64_t B = q.dim(0), each = q.dim(1) * k.dim(1);
+  const AttentionOptions options{scale_of(q.dim(2) / heads), mask, slopes, {}};
+  std::vector<float> weights(static_cast<std::size_t>(B * each));
+  for (std::int64_t b = 0; b < B; ++b)
+    attention_weights(
+        std::span(weights).subspan(static_cast<std::size_t>(b * each), static_cast<std::size_t>(each)),
+        q.value().split_last(heads), k.value().split_last(key_heads), options, b, head);
+  return weights;
 }
 
 }  // namespace quern

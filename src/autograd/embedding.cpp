@@ -12,11 +12,11 @@ Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, 
   const Var out = tape.make({tokens.batch, tokens.length, C});  // (B,T,C)
   const Dropout mask = tape.dropout(dropout.site, dropout.rate, tokens.length);
   embedding_forward(out.value(), tokens.ids, table.value(), scale, positions.value_or_empty(), first_position,
-                    mask);
+                    mask, tokens.starts);
   tape.record("embedding", {table, positions}, {out},
-              [table, positions, out, ids = tokens.ids, scale, first_position, mask](Tape& t) {
-                embedding_backward(t.sink(table), t.sink(positions), t.grad(out), ids, scale, first_position,
-                                   mask);
+              [table, positions, out, tokens, scale, first_position, mask](Tape& t) {
+                embedding_backward(t.sink(table), t.sink(positions), t.grad(out), tokens.ids, scale,
+                                   first_position, mask, tokens.starts);
               });
   return out;
 }

@@ -1,4 +1,5 @@
 #include "quern/autograd/ops.hpp"
+#include "quern/kernels/elementwise.hpp"
 #include "quern/kernels/gemm.hpp"
 #include "quern/kernels/reduce.hpp"
 
@@ -14,12 +15,25 @@ Var like(Tape& tape, const Tensor& x, std::int64_t n, Type type) {
   }
 }
 
-void bias_gradient(Tape& tape, Var b, Tensor dy) {
-  const Sink db = tape.sink(b);
+/// The rows [rows.first, rows.first + rows.count) of a gradient (N,…). Where nobody has written yet, the
+/// other rows become 0.
+Sink part(Sink sink, RowRange rows) {
+  if (!sink || rows.count == sink.to.dim[0]) return sink;
+  if (sink.beta == 0) fill(sink.to, 0);
+  sink.to.data = sink.to.at(rows.first * sink.to.stride[0]);
+  sink.to.dim[0] = rows.count;
+  return {sink.to, 1};
+}
+
+void bias_gradient(Tape& tape, Var b, Tensor dy, RowRange rows) {
+  const Sink db = part(tape.sink(b), rows);
   if (!db) return;
   const Scratch scratch(tape, column_sum_scratch(dy.rows(), dy.last()));
   column_sum(db, dy, scratch.span());
 }
+
+/// All rows of w.
+RowRange all_of(Var w) { return {0, w.dim(0)}; }
 
 void check_shapes(Var x, Var w, Var b) {
   QUERN_CHECK(w.shape().rank == 2 && x.shape().last() == w.dim(1), x.shape().last(), w.dim(0), w.dim(1));
@@ -27,21 +41,25 @@ void check_shapes(Var x, Var w, Var b) {
 }
 
 /// dW = dyᵀ x and dx = dy W.
-void product_gradients(Tape& tape, Var x, Var w, Tensor dy) {
-  if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dy.mat().t(), tape.value(x).mat(), {.beta = dw.beta});
-  if (const Sink dx = tape.sink(x)) gemm(dx.to.mat(), dy.mat(), w.operand().mat(), {.beta = dx.beta});
+void product_gradients(Tape& tape, Var x, Var w, Tensor dy, RowRange rows) {
+  if (const Sink dw = part(tape.sink(w), rows))
+    gemm(dw.to.mat(), dy.mat().t(), tape.value(x).mat(), {.beta = dw.beta});
+  if (const Sink dx = tape.sink(x))
+    gemm(dx.to.mat(), dy.mat(), w.operand().mat().row_range(rows.first, rows.count), {.beta = dx.beta});
 }
 
 }  // namespace
 
-Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type) {
+Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type, RowRange rows) {
   check_shapes(x, w, b);
-  const Var y = like(tape, x.shape(), w.dim(0), type.value_or(w.operand().type));
-  gemm(y.value().mat(), x.value().mat(), w.operand().mat().t(), {.bias = b.floats()});
-  tape.record("linear", {x, w, b}, {y}, [x = tape.keep(x), w, b, y](Tape& t) {
+  if (rows.count == 0) rows = all_of(w);
+  const Var y = like(tape, x.shape(), rows.count, type.value_or(w.operand().type));
+  gemm(y.value().mat(), x.value().mat(), w.operand().mat().row_range(rows.first, rows.count).t(),
+       {.bias = b ? b.floats() + rows.first : nullptr});
+  tape.record("linear", {x, w, b}, {y}, [x = tape.keep(x), w, b, y, rows](Tape& t) {
     const Tensor dy = t.grad(y);
-    bias_gradient(t, b, dy);
-    product_gradients(t, x, w, dy);
+    bias_gradient(t, b, dy, rows);
+    product_gradients(t, x, w, dy, rows);
   });
   return y;
 }
@@ -71,11 +89,11 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
                 const Tensor dh = is_gated(activation) ? h : dpre;  // (…,F)
                 gemm(dh.mat(), dy.mat(), w2.operand().mat());
                 activation_backward(dpre, h, dh, pre.value(), activation);
-                bias_gradient(t, b2, dy);
+                bias_gradient(t, b2, dy, all_of(w2));
                 if (const Sink dw2 = t.sink(w2))
                   gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});
-                bias_gradient(t, b1, dpre);
-                product_gradients(t, x, w1, dpre);
+                bias_gradient(t, b1, dpre, all_of(w1));
+                product_gradients(t, x, w1, dpre, all_of(w1));
               });
   tape.consume(pre);
   return y;

@@ -6,6 +6,14 @@
 #include "quern/kernels/elementwise.hpp"
 
 namespace quern {
+namespace {
+
+/// Of a slot's gradient. Parts share their owner's.
+Type gradient_type(const Slot& slot) {
+  return slot.consumers > 1 && slot.parts == nullptr ? Type::f32 : slot.value.type;
+}
+
+}  // namespace
 
 Tape::Tape(Workspace& workspace, Mode mode, RandomContext random, Recompute recompute)
     : workspace_(workspace),
@@ -125,6 +133,7 @@ void Tape::allocate_grad(Slot& slot) {
     return;
   }
   slot.grad = slot.value;
+  slot.grad.type = gradient_type(slot);
   std::int64_t step = 1;  // the gradient is contiguous, whatever the value is
   for (int i = slot.grad.rank - 1; i >= 0; --i) slot.grad.stride[i] = step, step *= slot.grad.dim[i];
   slot.grad_block = workspace_.pool.allocate(static_cast<std::size_t>(slot.grad.bytes()));
@@ -146,7 +155,7 @@ Sink Tape::hand_over(Var y, Var input) {
   Slot &from = y.slot(), &to = input.slot();
   const bool fits = from.written && from.grad_block != nullptr && !to.grad && to.owner == nullptr &&
                     to.parts == nullptr && same_shape(from.value, to.value) &&
-                    from.grad.type == to.value.type;
+                    from.grad.type == gradient_type(to);
   if (!fits) return sink(input);
   to.grad = from.grad;
   to.grad_block = std::exchange(from.grad_block, nullptr);

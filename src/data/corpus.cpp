@@ -84,10 +84,24 @@ std::optional<double> entropy_per_token(std::span<const TextFile> texts, const T
   return token_is_character ? texts.front().entropy_nats_per_char : std::nullopt;
 }
 
+/// The tokens of all texts. `documents`, unless it is null, becomes the places where documents begin.
 template <class Id>
-std::vector<Id> tokenize(std::span<const TextFile> texts, const Tokenizer& tokenizer) {
+std::vector<Id> tokenize(std::span<const TextFile> texts, const Tokenizer& tokenizer,
+                         std::vector<std::int64_t>* documents) {
   std::vector<Id> ids;
-  for (const TextFile& text : texts) tokenizer.append(ids, {text.bytes, {text.name, ErrorKind::file}});
+  for (const TextFile& text : texts) {
+    const std::size_t before = ids.size();
+    tokenizer.append(ids, {text.bytes, {text.name, ErrorKind::file}});
+    if (documents == nullptr) continue;
+    ids.resize(before);  // again in pieces, now that the whole is known to be good
+    for (std::string_view rest = text.bytes; !rest.empty();) {
+      documents->push_back(static_cast<std::int64_t>(ids.size()));
+      const std::size_t mark = rest.find(end_of_text);
+      const std::size_t size = mark == rest.npos ? rest.size() : mark + end_of_text.size();
+      tokenizer.append(ids, {rest.substr(0, size), {text.name, ErrorKind::file}});
+      rest.remove_prefix(size);
+    }
+  }
   return ids;
 }
 
@@ -163,18 +177,20 @@ std::int64_t train_size(std::int64_t tokens, double val_fraction) {
 }
 
 Corpus make_corpus(std::span<const TextFile> texts, Tokenizer tokenizer, double val_fraction,
-                   std::int64_t context_length) {
+                   std::int64_t context_length, PackKind pack) {
   QUERN_CHECK(!texts.empty() && context_length >= 1, texts.size(), context_length);
   Corpus corpus{.tokenizer = std::move(tokenizer),
                 .tokens = {},
                 .n_train = 0,
+                .documents = {},
                 .name = joint_name(texts),
                 .fingerprint = fingerprint_of_texts(texts),
                 .entropy_floor = std::nullopt};
+  std::vector<std::int64_t>* documents = pack == PackKind::documents ? &corpus.documents : nullptr;
   if (corpus.tokenizer.vocab_size() <= 1 + std::numeric_limits<std::uint16_t>::max()) {
-    corpus.tokens = tokenize<std::uint16_t>(texts, corpus.tokenizer);
+    corpus.tokens = tokenize<std::uint16_t>(texts, corpus.tokenizer, documents);
   } else {
-    corpus.tokens = tokenize<std::int32_t>(texts, corpus.tokenizer);
+    corpus.tokens = tokenize<std::int32_t>(texts, corpus.tokenizer, documents);
   }
   corpus.n_train = train_size(view(corpus.tokens).size(), val_fraction);
   corpus.entropy_floor = entropy_per_token(texts, corpus.tokenizer);
@@ -186,7 +202,7 @@ Corpus load_corpus(const DataConfig& config, std::int64_t context_length,
                    const std::optional<Tokenizer>& tokenizer) {
   const std::vector<TextFile> texts = read_texts(config.text);
   return make_corpus(texts, tokenizer ? *tokenizer : make_tokenizer(config.tokenizer, texts),
-                     config.val_fraction, context_length);
+                     config.val_fraction, context_length, config.pack);
 }
 
 }  // namespace quern

@@ -51,6 +51,7 @@ Batch EvalWindows::batch(std::int64_t i) {
               .length = length,
               .inputs = buffer_.inputs(),
               .targets = buffer_.targets(),
+              .starts = nullptr,
               .target_tokens = 0,
               .target_bytes = 0,
               .first_row = first};
@@ -64,6 +65,7 @@ Batch EvalWindows::batch(std::int64_t i) {
           static_cast<std::int64_t>(tokenizer_->token_bytes(batch.targets[row * length + t]).size());
     }
   }
+  batch.starts = buffer_.starts();
   return batch;
 }
 

@@ -19,12 +19,15 @@ void BatchBuffer::resize(std::int64_t rows, std::int64_t length) {
   if (inputs_.size() < size) {
     inputs_.resize(size);
     targets_.resize(size);
+    starts_.resize(size);
   }
 }
 
 void BatchBuffer::fill(std::int64_t row, TokenView tokens, std::int64_t start) {
   tokens.copy(start, length_, inputs_.data() + row * length_);
   tokens.copy(start + 1, length_, targets_.data() + row * length_);
+  packed_ = tokens.has_documents();
+  if (packed_) tokens.copy_starts(start, length_, starts_.data() + row * length_);
 }
 
 void BatchBuffer::ignore(std::int64_t row, std::int64_t count) {
@@ -73,6 +76,7 @@ Batch WindowSampler::batch(std::int64_t step, std::int64_t first_row, std::int64
           .length = context_length_,
           .inputs = buffer_.inputs(),
           .targets = buffer_.targets(),
+          .starts = buffer_.starts(),
           .target_tokens = rows * context_length_,
           .target_bytes = 0,
           .first_row = first_row};

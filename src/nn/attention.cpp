@@ -20,11 +20,11 @@ void put(const Tensor& cached, std::int64_t first, const Tensor& fresh) {
       std::memcpy(at(cached, b, first + t), at(fresh, b, t), bytes);
 }
 
-/// The rows [begin, begin + n) move to the front.
-void move_to_front(const Tensor& cached, std::int64_t begin, std::int64_t n) {
+/// The rows [begin, begin + n) move to those from `to` on.
+void move_rows(const Tensor& cached, std::int64_t to, std::int64_t begin, std::int64_t n) {
   const auto bytes = static_cast<std::size_t>(n * cached.stride[1] * size_of(cached.type));
   for (std::int64_t b = 0; b < cached.dim[0]; ++b)
-    std::memmove(at(cached, b, 0), at(cached, b, begin), bytes);
+    std::memmove(at(cached, b, to), at(cached, b, begin), bytes);
 }
 
 /// The first n tokens of the cache.
@@ -47,17 +47,19 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& co
       out(scope / "out", config.d_model, config.d_model, config.bias,
           residual_init(config, config.d_model, config.d_model)),
       dropout{scope.site(), config.attention_dropout},
-      window(config.attention == AttentionKind::sliding_window ? config.window : 0) {
+      window(config.attention == AttentionKind::sliding_window ? config.window : 0),
+      globals(window > 0 ? config.global_tokens : 0) {
   if (config.position == PositionKind::alibi) slopes = alibi_slopes(heads);
 }
 
 std::int64_t MultiHeadAttention::append(LayerCache& cache, const Tensor& keys, const Tensor& values) const {
   const std::int64_t T = keys.dim[1], capacity = cache.keys.dim[1];
   if (window > 0 && cache.held() + T > capacity) {
-    const std::int64_t seen = std::min(window - 1, cache.held()), gone = cache.held() - seen;
-    move_to_front(cache.keys, gone, seen);
-    move_to_front(cache.values, gone, seen);
-    cache.dropped += gone;
+    const std::int64_t kept = std::min(globals, cache.held());
+    const std::int64_t seen = std::min(window - 1, cache.held() - kept), from = cache.held() - seen;
+    move_rows(cache.keys, kept, from, seen);
+    move_rows(cache.values, kept, from, seen);
+    cache.dropped += from - kept;
   }
   const std::int64_t first = cache.held();
   QUERN_CHECK(first + T <= capacity && cache.keys.dim[0] == keys.dim[0], first, T, capacity);
@@ -72,21 +74,60 @@ Var MultiHeadAttention::placed(Tape& tape, Var x, std::int64_t heads_of_x, Var r
   return rotations || gain != nullptr ? rotary(tape, x, heads_of_x, rotations, var(gain), eps) : x;
 }
 
-Var MultiHeadAttention::operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
+MultiHeadAttention::Heads MultiHeadAttention::self(Tape& tape, Var x, const AttentionContext& context,
+                                                   LayerCache* cache, AttentionMask& mask) const {
   const std::int64_t C = x.dim(2), K = C / heads * key_heads;
   const Var packed = qkv(tape, x);  // (B,T,C+2K)
-  const Var q = placed(tape, tape.columns(packed, 0, C), heads, rotations, q_gain);
-  Var k = placed(tape, tape.columns(packed, C, K), key_heads, rotations, k_gain);
-  Var v = tape.columns(packed, C + K, K);
-  AttentionMask mask;
+  const Var q = placed(tape, tape.columns(packed, 0, C), heads, context.rotations, q_gain);
+  const Var k = placed(tape, tape.columns(packed, C, K), key_heads, context.rotations, k_gain);
+  const Var v = tape.columns(packed, C + K, K);
+  mask.causal = causal;
   mask.window = window;
-  if (cache != nullptr) {
-    mask.offset = append(*cache, k.value(), v.value());
-    k = tape.leaf(prefix(cache->keys, cache->held()));
-    v = tape.leaf(prefix(cache->values, cache->held()));
+  mask.globals = globals;
+  mask.starts = context.starts;
+  mask.queries = x.dim(1);
+  if (cache == nullptr) return {q, k, v};
+  mask.offset = append(*cache, k.value(), v.value());
+  mask.gap = cache->dropped;
+  return {q, tape.leaf(prefix(cache->keys, cache->held())), tape.leaf(prefix(cache->values, cache->held()))};
+}
+
+MultiHeadAttention::Heads MultiHeadAttention::cross(Tape& tape, Var x, Var memory, LayerCache* cache) const {
+  const std::int64_t C = x.dim(2), K = C / heads * key_heads;
+  const Var q = placed(tape, qkv(tape, x, {0, C}), heads, Var(), q_gain);
+  if (cache == nullptr || cache->length == 0) {
+    const Var packed = qkv(tape, memory, {C, 2 * K});  // (B,S,2K)
+    const Var k = placed(tape, tape.columns(packed, 0, K), key_heads, Var(), k_gain);
+    const Var v = tape.columns(packed, K, K);
+    if (cache == nullptr) return {q, k, v};
+    append(*cache, k.value(), v.value());
   }
-  const Var attended =
-      attention(tape, q, k, v, heads, key_heads, mask, dropout, slopes.empty() ? nullptr : slopes.data());
+  QUERN_CHECK(cache->length == memory.dim(1), cache->length, memory.dim(1));
+  return {q, tape.leaf(prefix(cache->keys, cache->length)), tape.leaf(prefix(cache->values, cache->length))};
+}
+
+void MultiHeadAttention::show(AttentionProbe& probe, std::int64_t layer, const Heads& of,
+                              const AttentionMask& mask, const float* bias) const {
+  const auto wanted = [](const std::vector<std::int64_t>& list, std::int64_t i) {
+    return list.empty() || std::find(list.begin(), list.end(), i) != list.end();
+  };
+  if (!wanted(probe.layers, layer)) return;
+  for (std::int64_t h = 0; h < heads; ++h)
+    if (wanted(probe.heads, h))
+      probe.found.push_back({layer, h, attention_weights(of.q, of.k, heads, key_heads, mask, bias, h)});
+}
+
+Var MultiHeadAttention::operator()(Tape& tape, Var x, Var memory, const AttentionContext& context,
+                                   LayerCache* cache) const {
+  AttentionMask mask;
+  mask.causal = false;
+  mask.lengths = context.lengths;
+  const bool own = memory == x;
+  const Heads of = own ? self(tape, x, context, cache, mask) : cross(tape, x, memory, cache);
+  const auto [q, k, v] = of;
+  const float* bias = own && !slopes.empty() ? slopes.data() : nullptr;
+  if (context.probe != nullptr) show(*context.probe, context.layer, of, mask, bias);
+  const Var attended = attention(tape, q, k, v, heads, key_heads, mask, dropout, bias);
   tape.consume(q);
   tape.consume(k);
   return out(tape, attended);

@@ -7,7 +7,7 @@ namespace quern {
 KVCache::KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type)
     : capacity_(capacity), rolls_(false) {
   if (config.attention == AttentionKind::sliding_window) {
-    const std::int64_t enough = config.window - 1 + longest_part;
+    const std::int64_t enough = config.global_tokens + config.window - 1 + longest_part;
     rolls_ = capacity >= enough;
     capacity_ = std::min(capacity, enough);
   }

@@ -13,13 +13,18 @@ Stack::Stack(const Scope& scope, const ModelConfig& config)
   if (config.norm_placement == NormPlacement::pre) norm.emplace(scope / "norm", config);
 }
 
-Var Stack::operator()(Tape& tape, Tokens tokens, KVCache* cache) const {
+Var Stack::operator()(Tape& tape, Tokens tokens, KVCache* cache, AttentionProbe* probe) const {
   const std::int64_t first = cache != nullptr ? cache->length() : 0;
   Flow x{embedding(tape, tokens, first), Var()};
-  Var rotations;
-  if (rotary_width != 0) rotations = rotary_positions(tape, first, tokens.length, rotary_width, rope_theta);
-  for (std::size_t i = 0; i < blocks.size(); ++i)
-    x = blocks[i](tape, x, rotations, cache != nullptr ? cache->layer(i) : nullptr);
+  AttentionContext context;
+  context.starts = tokens.starts;
+  context.probe = probe;
+  if (rotary_width != 0)
+    context.rotations = rotary_positions(tape, first, tokens.length, rotary_width, rope_theta);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    context.layer = static_cast<std::int64_t>(i);
+    x = blocks[i](tape, x, context, cache != nullptr ? cache->layer(i) : nullptr);
+  }
   return norm ? (*norm)(tape, x.stream, x.branch).normed : x.stream;
 }
 
@@ -40,8 +45,8 @@ Loss Transformer::loss(Tape& tape, Tokens tokens, const std::int32_t* targets, d
                             label_smoothing);
 }
 
-Var Transformer::logits(Tape& tape, Tokens tokens, KVCache* cache) const {
-  return linear(tape, decoder_(tape, tokens, cache), var(head_), Var(), Type::f32);
+Var Transformer::logits(Tape& tape, Tokens tokens, KVCache* cache, AttentionProbe* probe) const {
+  return linear(tape, decoder_(tape, tokens, cache, probe), var(head_), Var(), Type::f32);
 }
 
 Var Transformer::last_logits(Tape& tape, Tokens tokens, KVCache* cache) const {

@@ -48,6 +48,16 @@ class Checks {
       add({"model.window", "model.attention"},
           std::to_string(m.window) + " has no effect with model.attention " + in_quotes("full"),
           "set model.attention to sliding_window, or leave model.window out");
+    if (!slides && m.global_tokens != 0)
+      add({"model.global_tokens", "model.attention"},
+          std::to_string(m.global_tokens) + " has no effect with model.attention " +
+              in_quotes(enum_name(m.attention)),
+          "set model.attention to sliding_window, or leave model.global_tokens out");
+    if (slides && m.global_tokens != 0 && data.pack == PackKind::documents)
+      add({"model.global_tokens", "data.pack"},
+          std::to_string(m.global_tokens) + " cannot be seen by all with data.pack " +
+              in_quotes("documents") + ", where no document sees another",
+          "leave model.global_tokens out, or set data.pack to none");
     if (m.position == PositionKind::sinusoidal && m.d_model % 2 != 0)
       add({"model.d_model", "model.position"},
           std::to_string(m.d_model) + " is odd, and sinusoidal positions pair a sine with a cosine");

@@ -19,7 +19,7 @@ std::optional<Evaluation> evaluate(const Transformer& model, Workspace& workspac
     if (cancelled()) return std::nullopt;
     const Batch batch = windows.batch(i);
     Tape tape(workspace, Mode::infer);
-    nll += model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets, 1, 0).nll;
+    nll += model.loss(tape, {batch.inputs, batch.rows, batch.length, batch.starts}, batch.targets, 1, 0).nll;
     total.tokens += batch.target_tokens;
     total.bytes += batch.target_bytes;
   }

@@ -165,6 +165,15 @@ Session prepare(Files& files, const TrainRequest& request) {
   return resume(files, request, run, run_of ? std::optional(path) : std::nullopt);
 }
 
+/// What the user should know about a text that is what the config asks for, but for nothing.
+void note_documents(const Config& config, const Corpus& corpus, std::vector<std::string>& warnings) {
+  if (config.data.pack == PackKind::documents && corpus.documents.size() == 1)
+    warnings.push_back(
+        "data.pack is documents, but the text is a single one: name several files in data.text, "
+        "or end each document with " +
+        std::string(end_of_text));
+}
+
 StartEvent describe(const Session& session, const Transformer& model) {
   StartEvent event;
   const Config& config = session.config;
@@ -214,6 +223,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   }
   session.warnings.insert(session.warnings.end(), session.directory.warnings().begin(),
                           session.directory.warnings().end());
+  note_documents(config, session.corpus, session.warnings);
   if (config.run.precision == Precision::bf16 && !gemm_has_bf16())
     session.warnings.push_back(
         "this processor has no bf16 products: they are done in f32, with the same rounding "

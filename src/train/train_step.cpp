@@ -40,7 +40,7 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
         {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)},
         config.run.recompute);
     const Loss part =
-        model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets,
+        model.loss(tape, {batch.inputs, batch.rows, batch.length, batch.starts}, batch.targets,
                    static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
     tape.backward();
     loss.nll += part.nll;

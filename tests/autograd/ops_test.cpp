@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "reference/activation.hpp"
+#include "reference/affine.hpp"
 #include "reference/check.hpp"
 #include "reference/dual.hpp"
 #include "reference/rotary.hpp"
@@ -16,20 +17,6 @@ namespace {
 
 template <class T>
 using Numbers = std::vector<T>;
-
-/// y (R,N) = x (R,K) wᵀ + b.
-template <class T>
-Numbers<T> affine(const Numbers<T>& x, const Numbers<T>& w, const Numbers<T>& b, std::size_t K) {
-  const std::size_t N = w.size() / K, R = x.size() / K;
-  Numbers<T> y(R * N);
-  for (std::size_t r = 0; r < R; ++r)
-    for (std::size_t n = 0; n < N; ++n) {
-      T sum = b.empty() ? T(0) : b[n];
-      for (std::size_t k = 0; k < K; ++k) sum += x[r * K + k] * w[n * K + k];
-      y[r * N + n] = sum;
-    }
-  return y;
-}
 
 using Inputs = std::vector<std::vector<float>>;
 template <class T>
@@ -86,6 +73,30 @@ TEST_CASE("linear's gradients by dual numbers, with and without bias") {
         [](Tape& t, const std::vector<Var>& v) { return linear(t, v[0], v[1], v[2]); },
         [](const std::vector<Numbers<Dual>>& v) { return affine(v[0], v[1], v[2], 5); });
   }
+}
+
+TEST_CASE("linear over some rows of its weight: the others' gradient is 0, and several parts add up") {
+  const auto rows = [](const Numbers<Dual>& x, std::size_t begin, std::size_t end) {
+    return Numbers<Dual>(x.begin() + std::ptrdiff_t(begin), x.begin() + std::ptrdiff_t(end));
+  };
+  const Inputs inputs = {normal(2 * 3 * 5, 1), normal(7 * 5, 2), normal(7, 3), normal(2 * 2, 4)};
+  check_gradients(
+      inputs, {{2, 3, 5}, {7, 5}, {7}, {2, 2}},
+      [](Tape& t, const std::vector<Var>& v) {
+        return linear(t, linear(t, v[0], v[1], v[2], std::nullopt, {3, 2}), v[3], Var());
+      },
+      [rows](const std::vector<Numbers<Dual>>& v) {
+        return affine(affine(v[0], rows(v[1], 15, 25), rows(v[2], 3, 5), 5), v[3], {}, 2);
+      });
+  check_gradients(
+      {inputs[0], normal(7 * 5, 2), inputs[2]}, {{2, 3, 5}, {7, 5}, {7}},
+      [](Tape& t, const std::vector<Var>& v) {  // the 5 last rows read what the 5 before them wrote
+        return linear(t, linear(t, v[0], v[1], v[2], std::nullopt, {1, 5}), v[1], v[2], std::nullopt, {2, 5});
+      },
+      [rows](const std::vector<Numbers<Dual>>& v) {
+        return affine(affine(v[0], rows(v[1], 5, 30), rows(v[2], 1, 6), 5), rows(v[1], 10, 35),
+                      rows(v[2], 2, 7), 5);
+      });
 }
 
 TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with and without biases") {

@@ -244,3 +244,29 @@ TEST_CASE("the fingerprint follows every byte and where texts end", "[data]") {
   CHECK(fingerprint({text_of("ab"), text_of("cd")}) != one);
   CHECK(fingerprint({text_of("ab"), text_of("cd")}) != fingerprint({text_of("cd"), text_of("ab")}));
 }
+
+TEST_CASE("documents end with their text or behind an end-of-text mark", "[data]") {
+  const std::vector<TextFile> texts = {text_of("ab<|endoftext|>c<|endoftext|>"), text_of("<|endoftext|>d"),
+                                       text_of("ef")};
+  for (const char* tokenizer : {"char", "byte"}) {
+    const Corpus stream = make_corpus(texts, make_tokenizer(tokenizer, texts), 0, 4);
+    const Corpus packed = make_corpus(texts, make_tokenizer(tokenizer, texts), 0.1, 4, PackKind::documents);
+    CHECK(stream.documents.empty());
+    CHECK(!stream.train().has_documents());
+    CHECK(packed.documents == std::vector<std::int64_t>{0, 15, 29, 42, 43});  // a mark alone is one, too
+    CHECK(view(packed.tokens).size() == view(stream.tokens).size());
+    for (std::int64_t i = 0; i < 45; ++i) CHECK(view(packed.tokens)[i] == view(stream.tokens)[i]);
+    std::vector<std::int32_t> starts(5);
+    packed.train().copy_starts(13, 5, starts.data());
+    CHECK(starts == std::vector<std::int32_t>{0, 0, 2, 2, 2});
+    REQUIRE(packed.val().size() == 5);  // from token 40 on
+    packed.val().copy_starts(0, 5, starts.data());
+    CHECK(starts == std::vector<std::int32_t>{0, 0, 2, 3, 3});
+  }
+  const std::vector<TextFile> bad = {text_of("a<|endoftext|>b\nc\xff")};
+  const Error error = error_of([&] {
+    const Tokenizer tokenizer = make_tokenizer("char", std::vector<TextFile>{text_of("abc<|endoftxr>\n")});
+    make_corpus(bad, tokenizer, 0, 2, PackKind::documents);
+  });
+  CHECK(error.place == "t.txt:2:2");  // counted from the text's beginning, not the document's
+}

@@ -143,3 +143,19 @@ TEST_CASE("a stride above the context is refused", "[data]") {
           0);
   }
 }
+
+TEST_CASE("evaluation windows carry the documents' beginnings", "[data]") {
+  const auto tokens = counting(20);
+  const Tokenizer tokenizer = Tokenizer::bytes();
+  const std::vector<std::int64_t> documents = {0, 6, 15};
+  EvalOptions options;
+  options.context_length = 8;
+  options.batch_size = 4;
+  EvalWindows windows(TokenView(std::span<const std::uint16_t>(tokens)).with_documents(documents), tokenizer,
+                      options);
+  const Batch batch = windows.batch(0);  // at 0, 8, 11
+  REQUIRE(batch.rows == 3);
+  const std::vector<std::int32_t> wanted = {0, 0, 0, 0, 0, 0, 6, 6, 0, 0, 0, 0,
+                                            0, 0, 0, 7, 0, 0, 0, 0, 4, 4, 4, 4};
+  CHECK(std::vector<std::int32_t>(batch.starts, batch.starts + 24) == wanted);
+}

@@ -160,3 +160,22 @@ TEST_CASE("permute is a permutation of any size, and close to a uniform one", "[
     for (const double c : count) CHECK(std::abs(c - expected) < 5 * std::sqrt(expected));
   }
 }
+
+TEST_CASE("a batch knows where documents begin, if its tokens do", "[data]") {
+  const auto tokens = counting(100);
+  const std::vector<std::int64_t> documents = {0, 3, 40, 41, 90};
+  WindowSampler stream(all(tokens), 7, WindowOrder::random, 3, 8);
+  CHECK(stream.batch(0, 0, 8).starts == nullptr);
+  WindowSampler packed(all(tokens).with_documents(documents), 7, WindowOrder::random, 3, 8);
+  for (std::int64_t step = 0; step < 20; ++step) {
+    const Batch batch = packed.batch(step, 0, 8);
+    REQUIRE(batch.starts != nullptr);
+    for (std::int64_t i = 0; i < 8 * 7; ++i) {
+      const std::int64_t first = packed.start(step, i / 7), place = first + i % 7;
+      std::int64_t wanted = 0;
+      for (const std::int64_t start : documents)
+        if (start <= place) wanted = std::max<std::int64_t>(0, start - first);
+      CHECK(batch.starts[i] == wanted);
+    }
+  }
+}

@@ -96,11 +96,13 @@ TEST_CASE("a window's cache rolls: cached logits equal the full forward past the
   constexpr std::int64_t T = 8, V = 11, all = 1200;
   const Ids ids = some_ids(all, V);
   for (const auto position : {PositionKind::rope, PositionKind::alibi, PositionKind::none})
-    for (const std::int64_t window : {1, 5, 300}) {
-      CAPTURE(static_cast<int>(position), window);
+    for (const auto& [window, globals] :
+         {std::pair<std::int64_t, std::int64_t>{1, 0}, {5, 0}, {300, 0}, {5, 3}, {40, 30}}) {
+      CAPTURE(static_cast<int>(position), window, globals);
       ModelConfig config = small_config(NormPlacement::pre, position, V, T);
       config.attention = AttentionKind::sliding_window;
       config.window = window;
+      config.global_tokens = globals;
       config.n_kv_heads = 1;
       const auto model = random_model(config);
       const auto full = logits_of(*model, ids, nullptr);
@@ -124,6 +126,8 @@ TEST_CASE("a window's cache rolls: cached logits equal the full forward past the
   config.window = 5;
   CHECK(KVCache(config, 1, 1'000'000, Type::f32).capacity() == 4 + KVCache::longest_part);
   CHECK(KVCache(config, 1, T, Type::f32).capacity() == T);
+  config.global_tokens = 7;
+  CHECK(KVCache(config, 1, 1'000'000, Type::f32).capacity() == 7 + 4 + KVCache::longest_part);
 }
 
 TEST_CASE("a window does not lift the limit of a table of positions") {

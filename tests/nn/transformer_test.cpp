@@ -62,7 +62,10 @@ std::vector<Case> cases(std::int64_t d_model) {
   all.back().config.position = PositionKind::alibi;
   all.back().config.attention = AttentionKind::sliding_window;
   all.back().config.window = 3;
+  all.push_back({"rope, a window and global tokens", all.back().config, 0});
   all.back().config.position = PositionKind::rope;
+  all.back().config.window = 2;
+  all.back().config.global_tokens = 2;
   const std::size_t n = all.size();
   for (std::size_t i = 0; i < n; ++i) {
     all.push_back(all[i]);

@@ -10,11 +10,10 @@
 #include "quern/autograd/tape.hpp"
 #include "quern/nn/config.hpp"
 #include "reference/activation.hpp"
-#include "reference/attention.hpp"
 #include "reference/embedding.hpp"
 #include "reference/loss.hpp"
+#include "reference/multi_head.hpp"
 #include "reference/norm.hpp"
-#include "reference/rotary.hpp"
 
 namespace quern::reference {
 
@@ -94,29 +93,21 @@ class Decoder {
   }
 
   Rows attend(const std::string& path, const Rows& x) const {
-    const std::int64_t H = c_.n_heads, D = head_width(c_), heads[3] = {H, key_heads(c_), key_heads(c_)};
-    const Rows packed = product(x, p(path + ".qkv.weight"), bias(path + ".qkv"));  // (R,C+2K)
-    Rows part[3];
-    for (auto at = packed.begin(); at != packed.end();)
-      for (int i = 0; i < 3; ++i) {
-        part[i].insert(part[i].end(), at, at + heads[i] * D);
-        at += heads[i] * D;
-      }
-    for (const int i : {0, 1}) {
-      const std::string name = path + (i == 0 ? ".q_norm.weight" : ".k_norm.weight");
-      part[i] = rotary(part[i], c_.qk_norm ? p(name) : Rows(), static_cast<std::size_t>(D),
-                       static_cast<std::size_t>(heads[i]), static_cast<std::size_t>(batch_.length), 0,
-                       c_.position == PositionKind::rope ? c_.rope_theta : 0, c_.norm_eps);
-    }
+    const std::int64_t H = c_.n_heads;
+    const auto gain = [&](const char* name) { return c_.qk_norm ? p(path + name) : Rows(); };
+    const MultiHeadWeights<X> w = {p(path + ".qkv.weight"), bias(path + ".qkv"),     gain(".q_norm.weight"),
+                                   gain(".k_norm.weight"),  p(path + ".out.weight"), bias(path + ".out")};
     AttentionOptions options;
-    options.scale = 1 / std::sqrt(static_cast<float>(D));
     options.dropout = dropout(path, c_.attention_dropout, 1);
-    if (c_.attention == AttentionKind::sliding_window) options.mask.window = c_.window;
+    if (c_.attention == AttentionKind::sliding_window) {
+      options.mask.window = c_.window;
+      options.mask.globals = c_.global_tokens;
+    }
     const std::vector<float> slopes = alibi_slopes(H);
     if (c_.position == PositionKind::alibi) options.slopes = slopes.data();
-    const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, D, heads[1]};
-    return product(attention(shape, part[0], part[1], part[2], options), p(path + ".out.weight"),
-                   bias(path + ".out"));
+    const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, head_width(c_), key_heads(c_)};
+    return multi_head_attention(shape, w, x, x, options,
+                                c_.position == PositionKind::rope ? c_.rope_theta : 0, c_.norm_eps);
   }
 
   Rows feed_forward(const std::string& path, const Rows& x) const {
@@ -127,14 +118,7 @@ class Decoder {
 
   /// x Wᵀ + b
   Rows product(const Rows& x, const Rows& w, const Rows& b) const {
-    const std::size_t R = batch_.rows(), K = x.size() / R, N = w.size() / K;
-    Rows y(R * N, X(0));
-    for (std::size_t r = 0; r < R; ++r)
-      for (std::size_t n = 0; n < N; ++n) {
-        if (!b.empty()) y[r * N + n] = b[n];
-        for (std::size_t k = 0; k < K; ++k) y[r * N + n] += x[r * K + k] * w[n * K + k];
-      }
-    return y;
+    return affine(x, w, b, x.size() / batch_.rows());
   }
 
   Dropout dropout(const std::string& path, double rate, std::int64_t rows_per_sequence) const {

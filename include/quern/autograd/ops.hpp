@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "quern/autograd/tape.hpp"
 #include "quern/kernels/activation.hpp"
@@ -20,6 +21,9 @@ namespace quern {
 struct Tokens {
   const std::int32_t* ids = nullptr;
   std::int64_t batch = 0, length = 0;
+  /// (B,T), documents packed in a row: where in its row each token's document begins; null: a row is one
+  /// document. Positions and attention restart there.
+  const std::int32_t* starts = nullptr;
 };
 
 /// A share of elements dropped at a site: the site is the module's path, hashed.
@@ -28,15 +32,22 @@ struct DropoutSite {
   double rate = 0;
 };
 
-/// dropout(scale * table[id] + positions[first_position + t])  // (B,T,C); table (V,C), positions (P,C) or
-/// none. kernels/embedding.hpp. Positions may be a fixed table: then they take no gradient.
+/// dropout(scale * table[id] + positions[first_position + t - start])  // (B,T,C); table (V,C), positions
+/// (P,C) or none; start is that of the token's document, or 0. kernels/embedding.hpp. Positions may be a
+/// fixed table: then they take no gradient.
 Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, std::int64_t first_position,
               DropoutSite dropout);
 
+/// Some outputs of a linear layer: the rows [first, first + count) of its weight; count 0: all.
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
+
 /// x Wᵀ + b  // (…,N); x (…,K), w (N,K), b (N) or none. kernels/gemm.hpp.
 ///   dx = dy W,  dW = dyᵀ x,  db = column sums of dy
-/// of the type that products take, or of `type`.
-Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::nullopt);
+/// of the type that products take, or of `type`. With `rows` only those of w and b take part; the gradient of
+/// the others is 0.
+Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::nullopt, RowRange rows = {});
 
 /// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
 /// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,key_heads*D), where key_heads divides
@@ -44,6 +55,11 @@ Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::null
 /// outlive the tape. Saves the output and one logsumexp a row.
 Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
               const AttentionMask& mask, DropoutSite dropout, const float* slopes = nullptr);
+
+/// The weights of one head in every sequence, exact and slow, for looking at: no gradient, no dropout.
+/// kernels/attention.hpp. As in attention(); (B,T,S).
+std::vector<float> attention_weights(Var q, Var k, std::int64_t heads, std::int64_t key_heads,
+                                     const AttentionMask& mask, const float* slopes, std::int64_t head);
 
 /// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
 Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,

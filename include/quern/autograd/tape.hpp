@@ -117,7 +117,8 @@ class Tape {
   const Tensor& value(Var x);
   /// The gradient that reached x, complete; empty when none did.
   Tensor grad(Var x);
-  /// Where x's gradient goes; empty when nobody wants it. The next writer will add.
+  /// Where x's gradient goes; empty when nobody wants it. The next writer will add. It has x's type, but is
+  /// f32 where several operations read x, so that their sum rounds once.
   Sink sink(Var x);
   /// As sink(input), but y's own gradient buffer is handed on when input has none yet: then the sink's tensor
   /// *is* grad(y), beta is 0, and the kernel works in place.
@@ -133,8 +134,11 @@ class Tape {
   template <std::size_t N>
   std::array<Var, N> stand_ins(const std::array<Var, N>& outer) {
     std::array<Var, N> own;
-    for (std::size_t i = 0; i < N; ++i)
-      if (outer[i]) own[i] = leaf(value(outer[i]), outer[i].needs_grad());
+    for (std::size_t i = 0; i < N; ++i) {
+      if (!outer[i]) continue;
+      own[i] = leaf(value(outer[i]), outer[i].needs_grad());
+      own[i].slot().consumers = outer[i].slot().consumers - 1;  // others that read it, beside this part
+    }
     return own;
   }
   /// Gives what x holds to `to`, a fresh leaf of the outer tape, and `to` itself; none for none.

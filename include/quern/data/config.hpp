@@ -12,11 +12,15 @@ namespace quern {
 
 enum class TaskKind { text };
 enum class WindowOrder { random, shuffle };
+enum class PackKind { none, documents };
 
 constexpr auto enum_names(TaskKind) { return std::to_array<EnumName<TaskKind>>({{TaskKind::text, "text"}}); }
 constexpr auto enum_names(WindowOrder) {
   return std::to_array<EnumName<WindowOrder>>(
       {{WindowOrder::random, "random"}, {WindowOrder::shuffle, "shuffle"}});
+}
+constexpr auto enum_names(PackKind) {
+  return std::to_array<EnumName<PackKind>>({{PackKind::none, "none"}, {PackKind::documents, "documents"}});
 }
 
 struct DataConfig {
@@ -25,6 +29,7 @@ struct DataConfig {
   std::string tokenizer = "char";
   double val_fraction = 0.1;
   WindowOrder order = WindowOrder::random;
+  PackKind pack = PackKind::none;
   std::int64_t eval_stride = 0;
 
   void fields(FieldList& f) {
@@ -35,6 +40,9 @@ struct DataConfig {
     f("val_fraction", val_fraction, half_open(0, 1),
       "The tail of the text kept for validation; 0 means none.");
     f("order", order, "random: windows at uniformly random starts; shuffle: every window once an epoch.");
+    f("pack", pack,
+      "none: the text is one stream; documents: attention and positions restart at each document, which ends "
+      "with its file or behind an <|endoftext|>.");
     f("eval_stride", eval_stride, between(0, 1048576),
       "0: evaluation windows do not overlap; s: they advance by s and only the last s tokens of each count.");
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "quern/data/config.hpp"
@@ -45,20 +46,29 @@ std::int64_t train_size(std::int64_t tokens, double val_fraction);
 /// site_hash of its bytes.
 std::string fingerprint_part(std::uint64_t bytes, std::uint64_t hash);
 
+/// What ends a document within a text, as in GPT-2's and TinyStories' files. It belongs to the document that
+/// it ends.
+constexpr std::string_view end_of_text = "<|endoftext|>";
+
 /// One long row of tokens, the texts joined in the order given with nothing between them; its tail is the
 /// validation split.
 struct Corpus {
   Tokenizer tokenizer;
   TokenStore tokens;
   std::int64_t n_train = 0;
-  std::string name;         // the text's path, or "a.txt and 2 more"
-  std::string fingerprint;  // of the texts' bytes and sizes: 16 hexadecimal digits
+  std::vector<std::int64_t> documents;  // where each begins: the texts, cut behind every end_of_text; or
+                                        // empty, when the text is one stream
+  std::string name;                     // the text's path, or "a.txt and 2 more"
+  std::string fingerprint;              // of the texts' bytes and sizes: 16 hexadecimal digits
   /// Nats per token that no model can pass on fresh text of the same process; known when the text's entropy
   /// is and a token is a character: char, or byte on ASCII.
   std::optional<double> entropy_floor;
 
-  TokenView train() const { return view(tokens).part(0, n_train); }
-  TokenView val() const { return view(tokens).part(n_train, view(tokens).size() - n_train); }
+  TokenView train() const { return all().part(0, n_train); }
+  TokenView val() const { return all().part(n_train, all().size() - n_train); }
+
+ private:
+  TokenView all() const { return view(tokens).with_documents(documents); }
 };
 
 /// Tokenizes and splits. Both splits must hold a window of context_length + 1 tokens, training unless
@@ -66,7 +76,7 @@ struct Corpus {
 /// needed and what there is. Throws Error(file) for a text that the tokenizer does not take
 /// (Tokenizer::append).
 Corpus make_corpus(std::span<const TextFile> texts, Tokenizer tokenizer, double val_fraction,
-                   std::int64_t context_length);
+                   std::int64_t context_length, PackKind pack = PackKind::none);
 
 /// The corpus that a config names. `tokenizer`, when given, replaces data.tokenizer: a resumed run keeps its
 /// own.

@@ -11,7 +11,7 @@
 
 namespace quern {
 
-/// A view on consecutive tokens; copying it copies no token.
+/// A view on consecutive tokens; copying it copies no token. It may know where documents begin.
 class TokenView {
  public:
   TokenView() = default;
@@ -31,11 +31,37 @@ class TokenView {
   /// The tokens [first, first + count).
   TokenView part(std::int64_t first, std::int64_t count) const {
     check(first, count);
-    return std::visit(
+    TokenView part = std::visit(
         [&](const auto& t) {
           return TokenView(t.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
         },
         tokens_);
+    part.documents_ = documents_;
+    part.origin_ = origin_ + first;
+    return part;
+  }
+
+  /// The same tokens as documents, which begin at these places, in order; the first begins at 0.
+  TokenView with_documents(std::span<const std::int64_t> starts) const {
+    TokenView packed = *this;
+    packed.documents_ = starts;
+    return packed;
+  }
+  bool has_documents() const { return !documents_.empty(); }
+
+  /// For each of the tokens [first, first + count): where its document begins, counted from `first`; 0 for a
+  /// document that begins before.
+  void copy_starts(std::int64_t first, std::int64_t count, std::int32_t* out) const {
+    check(first, count);
+    auto next = std::upper_bound(documents_.begin(), documents_.end(), origin_ + first);
+    std::int32_t start = 0;
+    for (std::int64_t t = 0; t < count; ++t) {
+      if (next != documents_.end() && *next == origin_ + first + t) {
+        start = static_cast<std::int32_t>(t);
+        ++next;
+      }
+      out[t] = start;
+    }
   }
 
   /// Writes the tokens [first, first + count) to `out`.
@@ -50,6 +76,8 @@ class TokenView {
   }
 
   std::variant<std::span<const std::uint16_t>, std::span<const std::int32_t>> tokens_;
+  std::span<const std::int64_t> documents_;  // of the whole that this is a part of
+  std::int64_t origin_ = 0;                  // of this part in the whole
 };
 
 /// The tokens themselves: two bytes each for a vocabulary of at most 65,536, else four.

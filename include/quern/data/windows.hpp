@@ -21,6 +21,7 @@ struct Batch {
   std::int64_t length = 0;                // T
   const std::int32_t* inputs = nullptr;   // (B,T)
   const std::int32_t* targets = nullptr;  // (B,T), kIgnore where a position does not count
+  const std::int32_t* starts = nullptr;   // (B,T): where in its row a token's document begins; null: at 0
   std::int64_t target_tokens = 0;         // targets that are not kIgnore
   std::int64_t target_bytes = 0;  // bytes of text that these targets stand for; only EvalWindows counts them
   std::int64_t first_row = 0;     // the first row's index among all rows of its step or evaluation
@@ -41,10 +42,13 @@ class BatchBuffer {
 
   const std::int32_t* inputs() const { return inputs_.data(); }
   const std::int32_t* targets() const { return targets_.data(); }
+  /// Null when the tokens know no documents.
+  const std::int32_t* starts() const { return packed_ ? starts_.data() : nullptr; }
 
  private:
   std::int64_t length_ = 0;
-  std::vector<std::int32_t> inputs_, targets_;  // (B,T)
+  bool packed_ = false;
+  std::vector<std::int32_t> inputs_, targets_, starts_;  // (B,T)
 };
 
 /// The windows of training. For n tokens:

@@ -7,18 +7,42 @@
 
 namespace quern {
 
-/// One layer's keys and values of the tokens read so far.
+/// One layer's keys and values of the tokens read so far; in cross-attention those of the memory, whole.
 struct LayerCache {
   Tensor keys, values;       // (B,capacity,Hkv*D)
   std::int64_t length = 0;   // tokens read so far
-  std::int64_t dropped = 0;  // of these, those that no later token sees: row 0 holds token `dropped`
+  std::int64_t dropped = 0;  // of these, those that no later token sees: row r holds token r + dropped, and
+                             // token r when that is a global one
 
   std::int64_t held() const { return length - dropped; }
 };
 
-/// Multi-head self-attention (Vaswani et al. 2017, section 3.2.2): one product for q, k and v, which are
-/// columns of it. Keys and values may have fewer heads than queries (Ainslie et al. 2023, 2305.13245);
-/// queries and keys may be normalised (QK-norm) and turned by their positions (RoPE).
+/// Asks the layers of a forward for their attention weights, which a slow and exact path computes beside the
+/// fast one.
+struct AttentionProbe {
+  std::vector<std::int64_t> layers, heads;  // those wanted; empty: all
+
+  struct Weights {
+    std::int64_t layer, head;
+    std::vector<float> weights;  // (B,T,S): each row sums to 1, or is 0 where nothing is seen
+  };
+  std::vector<Weights> found;  // in the order of layers, then heads
+};
+
+/// What the layers of one call share: where its tokens stand and what they see. All of it outlives the tape.
+struct AttentionContext {
+  Var rotations;                          // of x's positions (T,D), or none; self-attention alone
+  const std::int32_t* lengths = nullptr;  // (B): the memory's tokens at or beyond are padding; null: none are
+  const std::int32_t* starts = nullptr;   // (B,T): see Tokens; self-attention without a cache
+  AttentionProbe* probe = nullptr;        // who wants to see weights, or null
+  std::int64_t layer = 0;                 // which one it is
+};
+
+/// Multi-head attention (Vaswani et al. 2017, section 3.2.2): x asks, the memory answers. Self-attention when
+/// the memory is x: one product for q, k and v, which are columns of it. Else cross-attention: q from x, and
+/// one product for k and v from the memory, which is seen as a whole, without positions. Keys and values may
+/// have fewer heads than queries (Ainslie et al. 2023, 2305.13245); queries and keys may be normalised
+/// (QK-norm) and, in self-attention, turned by their positions (RoPE).
 struct MultiHeadAttention {
   std::int64_t heads, key_heads;
   Linear qkv;                  // (C + 2 Hkv*D,C): the rows of q, then k, then v
@@ -26,16 +50,28 @@ struct MultiHeadAttention {
   float eps;                   // of the QK-norm
   Linear out;                  // (C,C)
   DropoutSite dropout;         // of the attention weights
+  bool causal = true;          // in self-attention; in an encoder a token sees the later ones too
   std::int64_t window;         // the tokens that a token sees; 0: all
+  std::int64_t globals;        // with a window: the first tokens, which all see
   std::vector<float> slopes;   // (H), ALiBi's; or empty
 
   MultiHeadAttention(const Scope& scope, const ModelConfig& config);
 
-  /// x (B,T,C) -> (B,T,C), causal. `rotations` are those of x's positions (T,D), or none. With a cache, x
-  /// continues the tokens it holds and is appended to it; the same kernel runs.
-  Var operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const;
+  /// x (B,T,C), memory (B,S,C) or x itself -> (B,T,C). With a cache the same kernel runs: in self-attention x
+  /// continues the tokens it holds and is appended to it; in cross-attention the first call puts the memory's
+  /// keys and values there, and later ones read them.
+  Var operator()(Tape& tape, Var x, Var memory, const AttentionContext& context, LayerCache* cache) const;
 
  private:
+  struct Heads {
+    Var q, k, v;
+  };
+  Heads self(Tape& tape, Var x, const AttentionContext& context, LayerCache* cache,
+             AttentionMask& mask) const;
+  Heads cross(Tape& tape, Var x, Var memory, LayerCache* cache) const;
+  /// Tells the probe its weights.
+  void show(AttentionProbe& probe, std::int64_t layer, const Heads& of, const AttentionMask& mask,
+            const float* bias) const;
   /// Puts T new keys and values behind those of the cache; gives where they begin.
   std::int64_t append(LayerCache& cache, const Tensor& keys, const Tensor& values) const;
   /// Queries or keys as attention takes them.

@@ -30,35 +30,34 @@ struct Block {
         feed_forward_norm(scope / "feed_forward_norm", config),
         feed_forward(scope / "feed_forward", config) {}
 
-  /// `rotations` of the tokens' positions (T,D), or none.
-  Flow operator()(Tape& tape, Flow x, Var rotations, LayerCache* cache) const {
+  Flow operator()(Tape& tape, Flow x, const AttentionContext& context, LayerCache* cache) const {
     const auto parts = recompute(tape, Recompute::block, {x.stream, x.branch},
-                                 [this, rotations, cache](Tape& t, const RecomputeInputs& in) {
-                                   const Flow y = forward(t, {in[0], in[1]}, rotations, cache);
+                                 [this, context, cache](Tape& t, const RecomputeInputs& in) {
+                                   const Flow y = forward(t, {in[0], in[1]}, context, cache);
                                    return RecomputeOutputs{y.stream, y.branch};
                                  });
     return {parts[0], parts[1]};
   }
 
  private:
-  Flow forward(Tape& tape, Flow x, Var rotations, LayerCache* cache) const {
+  Flow forward(Tape& tape, Flow x, const AttentionContext& context, LayerCache* cache) const {
     if (placement == NormPlacement::pre) {
       const auto [a, a_normed] = attention_norm(tape, x.stream, x.branch);
-      const Var attended = attend(tape, a_normed, rotations, cache);
+      const Var attended = attend(tape, a_normed, context, cache);
       tape.consume(a_normed);
       const auto [f, f_normed] = feed_forward_norm(tape, a, attended);
       const Var fed = feed_forward(tape, f_normed);
       tape.consume(f_normed);
       return {f, fed};
     }
-    const Var a = attention_norm(tape, x.stream, attend(tape, x.stream, rotations, cache)).normed;
+    const Var a = attention_norm(tape, x.stream, attend(tape, x.stream, context, cache)).normed;
     return {feed_forward_norm(tape, a, feed_forward(tape, a)).normed, Var()};
   }
 
-  Var attend(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
+  Var attend(Tape& tape, Var x, const AttentionContext& context, LayerCache* cache) const {
     return recompute(tape, Recompute::attention, {x},
-                     [this, rotations, cache](Tape& t, const RecomputeInputs& in) {
-                       return RecomputeOutputs{attention(t, in[0], rotations, cache)};
+                     [this, context, cache](Tape& t, const RecomputeInputs& in) {
+                       return RecomputeOutputs{attention(t, in[0], in[0], context, cache)};
                      })[0];
   }
 };

@@ -15,8 +15,8 @@ class KVCache {
   static constexpr std::int64_t longest_part = 256;
 
   /// Room for `capacity` tokens of `batch` sequences, but with a sliding window for no more than the
-  /// window - 1 tokens that the next one sees and `longest_part` new ones. `type` is that of the model's
-  /// products.
+  /// global tokens, the window - 1 tokens that the next one sees and `longest_part` new ones. `type` is that
+  /// of the model's products.
   KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type);
 
   LayerCache* layer(std::size_t i) { return &layers_[i]; }

@@ -70,6 +70,7 @@ struct ModelConfig {
   double rope_theta = 10000;
   AttentionKind attention = AttentionKind::full;
   std::int64_t window = 0;
+  std::int64_t global_tokens = 0;
   bool qk_norm = false;
   InitKind init = InitKind::gpt2;
 
@@ -107,6 +108,9 @@ struct ModelConfig {
       "Which earlier tokens a token sees: all, or with sliding_window the latest `window`.");
     f("window", window, between(0, 1048576),
       "Tokens that a token sees with sliding_window, itself included; at least 1 there, 0 otherwise.");
+    f("global_tokens", global_tokens, between(0, 1048576),
+      "With sliding_window: the first tokens of the text, which every token sees from beyond its window "
+      "too.");
     f("qk_norm", qk_norm, "RMSNorm over each head of queries and keys, before rope.");
     f("init", init,
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");

@@ -15,7 +15,10 @@ struct Linear {
       : weight(scope.matrix("weight", out, in, init, std::move(parts))),
         bias(has_bias ? scope.vector("bias", out, 0) : nullptr) {}
 
-  Var operator()(Tape& tape, Var x) const { return linear(tape, x, var(weight), var(bias)); }
+  /// With `rows` only those outputs.
+  Var operator()(Tape& tape, Var x, RowRange rows = {}) const {
+    return linear(tape, x, var(weight), var(bias), std::nullopt, rows);
+  }
 };
 
 }  // namespace quern

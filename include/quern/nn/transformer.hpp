@@ -20,7 +20,7 @@ struct Stack {
   Stack(const Scope& scope, const ModelConfig& config);
 
   /// ids (B,T) -> (B,T,C). With a cache the tokens continue what it holds.
-  Var operator()(Tape& tape, Tokens tokens, KVCache* cache) const;
+  Var operator()(Tape& tape, Tokens tokens, KVCache* cache, AttentionProbe* probe = nullptr) const;
 };
 
 /// A Transformer: a causal decoder with a language-model head.
@@ -39,7 +39,8 @@ class Transformer {
             float label_smoothing) const;
 
   /// The logits of every position, f32  // (B,T,V); of the last position alone  // (B,1,V)
-  Var logits(Tape& tape, Tokens tokens, KVCache* cache = nullptr) const;
+  /// A probe gets the attention weights that it asks for.
+  Var logits(Tape& tape, Tokens tokens, KVCache* cache = nullptr, AttentionProbe* probe = nullptr) const;
   Var last_logits(Tape& tape, Tokens tokens, KVCache* cache) const;
 
   const ModelConfig& config() const { return config_; }
