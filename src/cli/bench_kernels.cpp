@@ -165,7 +165,7 @@ void attention_rows(Bench& b) {
 
 /// One long sequence of few heads: what a window saves, and what shared key heads do.
 void long_attention_rows(Bench& b) {
-  constexpr std::int64_t T = 4096, H = 6, D = 64;
+  constexpr std::int64_t T = 16384, H = 3, D = 64;
   const Tensor q = b.tensor({1, T, H, D}), k = b.tensor({1, T, H, D}), v = b.tensor({1, T, H, D}),
                out = b.tensor({1, T, H, D}), dq = b.tensor({1, T, H, D}), dk = b.tensor({1, T, H, D}),
                dv = b.tensor({1, T, H, D});
@@ -175,7 +175,7 @@ void long_attention_rows(Bench& b) {
   for (const std::int64_t window : {std::int64_t{0}, std::int64_t{256}}) {
     AttentionOptions options{0.125F, {}, nullptr, {}};
     options.mask.window = window;
-    const std::string name = window == 0 ? ", T 4096" : ", T 4096, window 256";
+    const std::string name = window == 0 ? ", T 16384" : ", T 16384, window 256";
     const double pairs = window == 0 ? T * T / 2.0 : static_cast<double>(T * window);
     b.flops(("attention_forward" + name).c_str(), 4 * pairs * H * D,
             [&] { attention_forward(out, lse, q, k, v, options); });

@@ -85,6 +85,7 @@ void add_curves(CLI::App& app);
 void add_runs(CLI::App& app);
 void add_config(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_attention(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
 

@@ -196,7 +196,7 @@ TEST_CASE("help and version go to stdout") {
   const Outcome help = run({"--help"}, directory);
   CHECK(help.code == 0);
   for (const char* word :
-       {"train", "sample", "eval", "curves", "runs", "config", "inspect", "bench", "Exit codes"})
+       {"train", "sample", "eval", "curves", "runs", "config", "inspect", "attention", "bench", "Exit codes"})
     CHECK(has(help.out, word));
   const Outcome version = run({"--version"}, directory);
   CHECK(version.code == 0);

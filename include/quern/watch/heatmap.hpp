@@ -1,0 +1,26 @@
+// A matrix of weights as characters: who looks at whom.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "quern/watch/terminal.hpp"
+
+namespace quern {
+
+/// One row of text for each row of `weights` (N,N) below the diagonal and on it, in labels.size() = N
+/// columns: the row's label, a shade for each column relative to the row's largest weight, and that weight. A
+/// header names the columns by the beginnings of their labels. A terminal that is too narrow gets the last
+/// rows and columns that fit.
+std::string heatmap(std::span<const float> weights, const std::vector<std::string>& labels,
+                    const Terminal& terminal);
+
+/// How many of N rows and columns heatmap() shows.
+std::size_t heatmap_size(const std::vector<std::string>& labels, const Terminal& terminal);
+
+/// A token's text as a label of one line: blanks and newlines become visible, what a terminal would obey
+/// harmless.
+std::string token_label(std::string_view text, bool ascii);
+
+}  // namespace quern

@@ -1,0 +1,60 @@
+// quern attention from outside.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/runs.hpp"
+
+using namespace quern::test;
+using nlohmann::json;
+
+TEST_CASE("attention: heatmaps of a run's heads, as a picture and as JSON") {
+  const TemporaryDirectory place;
+  const std::string at = (place / "run").string();
+  REQUIRE(run({"train", "-q", "--config", configs + "tiny.json", "--run-dir", at, "--set", "run.max_steps=1"},
+              place)
+              .code == 0);
+  const Outcome o = run({"attention", "--run", at, "--prompt", "One day", "--json"}, place);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+  const json found = json::parse(o.out);
+  CHECK(found.at("tokens") == json({"O", "n", "e", " ", "d", "a", "y"}));
+  REQUIRE(!found.at("maps").empty());
+  for (const json& map : found.at("maps")) {
+    REQUIRE(map.at("weights").size() == 7);
+    for (std::size_t t = 0; t < 7; ++t) {
+      double sum = 0;
+      for (std::size_t s = 0; s < 7; ++s) {
+        const double weight = map.at("weights").at(t).at(s);
+        CHECK((s <= t ? weight > 0 : weight == 0));
+        sum += weight;
+      }
+      CHECK(std::abs(sum - 1) < 1e-6);
+    }
+  }
+  const Outcome picture =
+      run({"attention", "--run", at, "--prompt", "One day", "--layer", "0", "--head", "1"}, place);
+  CHECK(picture.code == 0);
+  CHECK(has(picture.out, "layer 0, head 1\n"));
+  CHECK(std::count(picture.out.begin(), picture.out.end(), '\n') == 1 + 1 + 7);
+  CHECK(has(picture.out, "O #        1.000\n"));
+}
+
+TEST_CASE("attention: what a user may get wrong") {
+  const TemporaryDirectory place;
+  const std::string at = (place / "run").string();
+  REQUIRE(run({"train", "-q", "--config", configs + "tiny.json", "--run-dir", at, "--set", "run.max_steps=0"},
+              place)
+              .code == 0);
+  const auto refused = [&](std::vector<std::string> more, const std::string& text) {
+    std::vector<std::string> words = {"attention", "--run", at};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = run(words, place);
+    CAPTURE(o.err);
+    CHECK(o.code == 2);
+    CHECK(has(o.err, text));
+  };
+  refused({"--prompt", "One", "--layer", "99"}, "--layer 99: the model has ");
+  refused({"--prompt", "One", "--head", "99"}, "--head 99: the model has ");
+  refused({"--prompt", std::string(5000, 'a')}, "--prompt: 5000 tokens, but the model's positions end at ");
+  refused({"--prompt", "O\x01"}, "--prompt");
+}

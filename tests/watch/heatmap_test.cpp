@@ -1,0 +1,54 @@
+#include "quern/watch/heatmap.hpp"
+
+#include "catch.hpp"
+
+namespace quern {
+namespace {
+
+Terminal terminal(bool utf8, bool tty = false, int width = 80) {
+  Terminal to;
+  to.utf8 = utf8;
+  to.tty = tty;
+  to.width = width;
+  return to;
+}
+
+const std::vector<std::string> labels = {"a", "to", "c"};
+const std::vector<float> weights = {1, 0, 0, 0.25F, 0.75F, 0, 0.5F, 0.125F, 0.375F};
+
+TEST_CASE("a heatmap shades each weight by the largest of its row") {
+  CHECK(heatmap(weights, labels, terminal(false)) ==
+        "   a~c\n"
+        " a #    1.000\n"
+        "to :#   0.750\n"
+        " c #.*  0.500\n");
+  CHECK(heatmap(weights, labels, terminal(true)) ==
+        "   a…c\n"
+        " a █    1.000\n"
+        "to ▒█   0.750\n"
+        " c █░▓  0.500\n");
+}
+
+TEST_CASE("a row that sees nothing is blank") {
+  CHECK(heatmap(std::vector<float>{0}, {"x"}, terminal(false)) == "  x\nx    0.000\n");
+}
+
+TEST_CASE("a narrow terminal shows the last rows and columns") {
+  const Terminal narrow = terminal(false, true, 2 + 1 + 7 + 2);
+  CHECK(heatmap_size(labels, narrow) == 2);
+  CHECK(heatmap(weights, labels, narrow) ==
+        "   ~c\n"
+        "to #   0.750\n"
+        " c .*  0.500\n");
+  CHECK(heatmap_size(labels, terminal(false, true, 1)) == 1);
+}
+
+TEST_CASE("a token's label shows blanks and obeys nothing") {
+  CHECK(token_label(" a\n", false) == "␣a\\n");
+  CHECK(token_label(" \t", true) == "_\\t");
+  CHECK(token_label("\x1b[2J", true) == "?[2J");
+  CHECK(token_label("a very long token", true) == "a_very_long~");
+}
+
+}  // namespace
+}  // namespace quern
