@@ -1,6 +1,11 @@
 #include "quern/base/cpu.hpp"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -18,13 +23,30 @@ std::string_view name(Isa isa) {
     case Isa::v2: return "v2";
     case Isa::v3: return "v3";
     case Isa::v4: return "v4";
+    case Isa::amx: return "amx";
   }
   return "unknown";
 }
 
+#if defined(__x86_64__)
+namespace {
+
+/// Whether the processor multiplies tiles of bf16 and Linux lets this process use their registers, whose 8
+/// KiB a process has to ask for.
+bool has_amx() {
+  constexpr unsigned tile_and_bf16 = 1U << 24 | 1U << 22;
+  constexpr int request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & tile_and_bf16) == tile_and_bf16 &&
+         syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+}  // namespace
+#endif
+
 Isa detected_isa() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("x86-64-v4")) return Isa::v4;
+  if (__builtin_cpu_supports("x86-64-v4")) return has_amx() ? Isa::amx : Isa::v4;
   if (__builtin_cpu_supports("x86-64-v3")) return Isa::v3;
   if (__builtin_cpu_supports("x86-64-v2")) return Isa::v2;
 #endif
@@ -36,7 +58,7 @@ namespace {
 Isa chosen_isa() {
   const char* forced = std::getenv("QUERN_ISA");
   if (forced == nullptr || *forced == '\0') return detected_isa();
-  for (const Isa level : {Isa::portable, Isa::v2, Isa::v3, Isa::v4}) {
+  for (const Isa level : {Isa::portable, Isa::v2, Isa::v3, Isa::v4, Isa::amx}) {
     if (name(level) != forced) continue;
     if (level > detected_isa())
       throw Error(ErrorKind::config, "QUERN_ISA: this processor has no level " + std::string(forced),
@@ -44,7 +66,7 @@ Isa chosen_isa() {
     return level;
   }
   throw Error(ErrorKind::config, "QUERN_ISA: unknown level \"" + std::string(forced) + "\"",
-              "use one of portable, v2, v3, v4");
+              "use one of portable, v2, v3, v4, amx");
 }
 
 /// The cores that a cgroup's CPU quota amounts to, rounded up; 0 when there is none.

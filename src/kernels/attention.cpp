@@ -76,7 +76,6 @@ std::int64_t seen_keys(const AttentionMask& mask, std::int64_t S) {
 }
 
 std::int64_t workers(std::int64_t B, std::int64_t H) { return std::min<std::int64_t>(thread_count(), B * H); }
-std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
 
 /// attention_forward of few queries: the query heads that share a key head go together, as long as every
 /// thread has some.
@@ -136,7 +135,7 @@ void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
 
 std::size_t attention_backward_scratch(std::int64_t B, std::int64_t /*T*/, std::int64_t S, std::int64_t H,
                                        std::int64_t D) {
-  return static_cast<std::size_t>(workers(B, H) * kernels::attention_head_scratch(S, padded(D)));
+  return static_cast<std::size_t>(workers(B, H) * kernels::attention_head_scratch(S, D));
 }
 
 void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, const float* lse, Tensor q,
@@ -151,7 +150,7 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
   const std::int64_t H = q.dim[2], key_heads = k.dim[2], group = H / key_heads;
   QUERN_CHECK(scratch.size() >= attention_backward_scratch(B, T, S, key_heads, D), scratch.size(), B, T, S,
               key_heads, D);
-  const std::int64_t each = kernels::attention_head_scratch(S, padded(D));
+  const std::int64_t each = kernels::attention_head_scratch(S, D);
   const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
     return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
   };

@@ -57,9 +57,10 @@ struct AttentionGradient {
   bool first, last;
 };
 
-/// The floats that attention_backward_head needs, for a width rounded up to a multiple of 16.
-constexpr int64_t attention_head_scratch(int64_t keys, int64_t padded_width) {
-  return 4 * keys * padded_width + 5 * attention_tile * padded_width + 2 * attention_tile * attention_tile;
+/// The floats that attention_backward_head needs: sums and copies of keys and values, tiles of both kinds.
+constexpr int64_t attention_head_scratch(int64_t keys, int64_t width) {
+  const int64_t row = (width + 31) / 32 * 32, rows = (keys + 2 * attention_tile) / 32 * 32;
+  return 4 * rows * row + 6 * attention_tile * row + 5 * attention_tile * attention_tile;
 }
 
 }  // namespace quern::kernels

@@ -17,6 +17,16 @@ QUERN_TABLE(portable)
 QUERN_TABLE(v2)
 QUERN_TABLE(v3)
 QUERN_TABLE(v4)
+namespace amx {
+QUERN_LEVEL_ATTENTION_KERNELS(QUERN_DECLARE)
+/// v4's but for attention in bf16.
+const Level table = [] {
+  Level level = v4::table;
+  level.attention_forward_tile = &attention_forward_tile;
+  level.attention_backward_head = &attention_backward_head;
+  return level;
+}();
+}  // namespace amx
 #endif
 
 namespace {
@@ -28,6 +38,7 @@ const Level& choose() {
     case Isa::v2: return v2::table;
     case Isa::v3: return v3::table;
     case Isa::v4: return v4::table;
+    case Isa::amx: return amx::table;
 #else
     default: break;
 #endif

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "quern/base/cpu.hpp"
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/adamw.hpp"
 #include "quern/kernels/attention.hpp"
@@ -44,6 +45,13 @@ struct Twin {
     for (std::size_t i = 0; i < half.size(); ++i)
       if (half[i].bits != to_bf16(wide[i]).bits) return false;
     return true;
+  }
+  /// As attention has it: by AMX its products take bf16 weights and gradients of scores (see amx_test.cpp).
+  bool rounded_weights() const {
+    if (isa() != Isa::amx) return rounded();
+    std::vector<float> widened;
+    for (const bf16 x : half) widened.push_back(to_float(x));
+    return relative_error(widened, wide) < 9 * 0x1p-9;
   }
 };
 
@@ -257,8 +265,12 @@ TEST_CASE("attention of bf16, whole tiles and single queries, forward and backwa
     attention_forward(out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options);
     attention_forward(out.f(shape_q), lse32.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options);
     CAPTURE(c.T, c.S, c.D);
-    CHECK(out.rounded());
-    CHECK(same(lse, lse32));
+    CHECK(out.rounded_weights());
+    if (isa() == Isa::amx) {
+      CHECK(relative_error(lse, lse32) < 1e-5);  // the same products, summed in another order
+    } else {
+      CHECK(same(lse, lse32));
+    }
     for (std::size_t i = 0; i < out.half.size(); ++i)
       out.wide[i] = to_float(out.half[i]);  // what backward is given
     for (const float beta : {0.0F, 1.0F}) {
@@ -274,9 +286,9 @@ TEST_CASE("attention of bf16, whole tiles and single queries, forward and backwa
       attention_backward({dq.f(shape_q), beta}, {dk.f(shape_k), beta}, {dv.f(shape_k), beta}, dout.f(shape_q),
                          out.f(shape_q), lse.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options,
                          scratch);
-      CHECK(dq.rounded());
-      CHECK(dk.rounded());
-      CHECK(dv.rounded());
+      CHECK(dq.rounded_weights());
+      CHECK(dk.rounded_weights());
+      CHECK(dv.rounded_weights());
     }
   }
 }

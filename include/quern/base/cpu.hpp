@@ -6,15 +6,15 @@
 
 namespace quern {
 
-/// The x86-64 psABI's levels; `portable` is what other architectures build.
-enum class Isa { portable, v2, v3, v4 };
+/// The x86-64 psABI's levels; amx is v4 with AMX for bf16; `portable` is what other architectures build.
+enum class Isa { portable, v2, v3, v4, amx };
 
 std::string_view name(Isa isa);
 
-/// The highest level that this processor has.
+/// The highest level that this processor has; for amx the kernel must have granted this process the registers.
 Isa detected_isa();
 
-/// The level in use: QUERN_ISA (portable, v2, v3, v4) when set, else detected_isa(). Throws Error(config) for
+/// The level in use: QUERN_ISA (portable, v2, v3, v4, amx) when set, else detected_isa(). Throws Error(config) for
 /// a name that is unknown or a level that the processor lacks.
 Isa isa();
 

@@ -1,13 +1,8 @@
-#include "attention.hpp"
+#include "attention_products.hpp"
 
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
-// Floats of a tile of keys: 64 rows of 64 numbers; wider heads get fewer rows a tile. And of a tile of
-// queries, of which there is at least a panel. All of a task's tiles together take some 64 KiB of stack.
-constexpr int64_t rows_size = 64 * tile;
-constexpr int64_t columns_size =
-    rows_size > attention_max_width* panel ? rows_size : attention_max_width* panel;
 constexpr int64_t heads_together = 4;  // of a group, for one query
 
 /// Asks for the keys and values [begin, begin + panel), as far as they are below `end`.
@@ -59,50 +54,48 @@ QUERN_INLINE float finish_row(float largest_score, float total, float* lse) {
   return total == 0 ? 0 : 1 / total;
 }
 
-/// Queries [begin, end), whose transpose fits in `columns_size`.
-template <class T>
+/// Queries [begin, end), at most as many as Products holds.
+template <class Products>
 void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
-  const int64_t width = head.width, panels = (end - begin + panel - 1) / panel, size = width * panel;
-  const int64_t step = larger(8, smaller(tile, rows_size / width / 8 * 8));
-  alignas(64) float q[columns_size], out[columns_size], k[rows_size], v[rows_size], score[tile * panel];
+  using T = typename Products::Number;
+  const int64_t panels = (end - begin + panel - 1) / panel;
+  Products x(head);
+  alignas(64) float score[tile * panel];
   Running state[tile / panel];
   for (int64_t p = 0; p < panels; ++p) {
-    const int64_t first = begin + p * panel;
-    pack_columns(q + p * size, as<T>(head.q) + first * head.q_stride, head.q_stride, end - first, width,
-                 head.scale * log2_e);
+    x.load_queries(p, begin + p * panel, end);
     for (int i = 0; i < panel; ++i) state[p].largest[i] = -__builtin_inff(), state[p].total[i] = 0;
   }
   const int64_t keys_end = last_key(head, begin, end - 1);
   for (int64_t s = next_key(head, begin, 0), keys = 0; s < keys_end; s = next_key(head, begin, s + keys)) {
-    keys = tile_keys(head, begin, s, step, keys_end);
-    load_keys<T>(k, v, head, s, keys, begin);
+    keys = tile_keys(head, begin, s, x.most_keys, keys_end);
+    x.load_tile(s, keys, begin);
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t first = begin + p * panel, last = smaller(first + panel, end) - 1;
       // Of the tile, the panel sees something of the keys [from, from + seen).
       const int64_t from = panel_from(head, first, s);
       const int64_t seen = smaller(keys, last_key(head, first, last) - s) - from;
       if (seen <= 0) continue;
-      product<2>(score, panel, seen, {k + from * width, width, 1}, q + p * size, panel, width, nullptr);
-      prefetch_keys<T>(head, s + step + p * panel, keys_end);
+      x.scores(score, p, from, seen);
+      prefetch_keys<T>(head, s + x.most_keys + p * panel, keys_end);
       add_bias(score, panel, head, first, s + from, seen);
       hide(score, panel, head, first, s + from, seen);
       softmax_step(score, seen, state[p]);
       if (head.dropout.threshold != 0)
         for_each_dropped(head.dropout, first, s + from, seen, panel,
                          [&](int64_t at, vf factor) { store(score + at, load(score + at) * factor); });
-      product<2>(out + p * size, panel, width, {v + from * width, 1, width}, score, panel, seen,
-                 state[p].fresh ? nullptr : state[p].keep);
+      x.add_values(p, from, seen, score, state[p].fresh ? nullptr : state[p].keep);
       state[p].fresh = false;
     }
   }
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t first = begin + p * panel, count = smaller(panel, end - first);
-    if (state[p].fresh) zero(out + p * size, size);
+    if (state[p].fresh) zero(x.out + p * x.size, x.size);
     float scale[panel] = {};
     for (int64_t i = 0; i < count; ++i)
       scale[i] = finish_row(state[p].largest[i], state[p].total[i], to.lse + first + i);
-    unpack_columns(static_cast<T*>(to.out) + first * to.stride, to.stride, count, width, out + p * size,
-                   scale, 0);
+    unpack_columns(static_cast<T*>(to.out) + first * to.stride, to.stride, count, head.width,
+                   x.out + p * x.size, scale, 0);
   }
 }
 
@@ -205,25 +198,29 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
               finish_row(rows[g].largest, rows[g].total, to.lse + t + (first + g) * group.lse_stride));
 }
 
-template <class T>
+template <class Products>
 void forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin, int64_t end) {
   if (end - begin <= attention_few_queries && head.dropout.threshold == 0) {
     const int64_t heads = head.group.count;
     for (int64_t t = begin; t < end; ++t)
       for (int64_t h = 0; h < heads; h += heads_together)
-        forward_row<T>(head, to, t, h, smaller(heads_together, heads - h));
+        forward_row<typename Products::Number>(head, to, t, h, smaller(heads_together, heads - h));
     return;
   }
-  const int64_t step = columns_size / head.width / panel * panel;
-  for (int64_t t = begin; t < end; t += step) forward_panels<T>(head, to, t, smaller(t + step, end));
+  const int64_t step = columns_size / Products::padded(head.width) / panel * panel;
+  for (int64_t t = begin; t < end; t += step) forward_panels<Products>(head, to, t, smaller(t + step, end));
 }
 
 }  // namespace
 
 void attention_forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin,
                             int64_t end) {
-  if (head.half) return forward_tile<uint16_t>(head, to, begin, end);
-  forward_tile<float>(head, to, begin, end);
+#if defined(QUERN_AMX)
+  if (head.half) return forward_tile<AmxForward>(head, to, begin, end);
+#else
+  if (head.half) return forward_tile<VectorForward<uint16_t>>(head, to, begin, end);
+#endif
+  forward_tile<VectorForward<float>>(head, to, begin, end);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

@@ -76,24 +76,27 @@ QUERN_INLINE vi lane_numbers() {
   return lane;
 }
 
-QUERN_INLINE void zero(float* to, int64_t n) {
-  __builtin_memset(to, 0, static_cast<unsigned long>(n) * sizeof(float));
+template <class T>
+QUERN_INLINE void zero(T* to, int64_t n) {
+  __builtin_memset(to, 0, static_cast<unsigned long>(n) * sizeof(T));
 }
 
-/// Copies the keys and values [begin, begin + count). Those in front of the span of query `first` that are
-/// not global, which nobody sees but a product may meet, are zeros.
-template <class T>
-QUERN_INLINE void load_keys(float* k, float* v, const AttentionHead& head, int64_t begin, int64_t count,
+/// Copies the keys and values [begin, begin + count) to rows of `ld` numbers, floats or bfloat16. Those in
+/// front of the span of query `first` that are not global, which nobody sees but a product may meet, are
+/// zeros; numbers of a row beyond D stay as they are.
+template <class T, class To>
+QUERN_INLINE void load_keys(To* k, To* v, int64_t ld, const AttentionHead& head, int64_t begin, int64_t count,
                             int64_t first) {
-  const int64_t width = head.width;
   const int64_t global = larger(0, smaller(count, head.globals - begin));
   const int64_t from = larger(global, smaller(count, span_begin(head, first) - begin));
-  zero(k + global * width, (from - global) * width);
-  zero(v + global * width, (from - global) * width);
+  for (int64_t s = global; s < from; ++s) {
+    zero(k + s * ld, head.width);
+    zero(v + s * ld, head.width);
+  }
   const auto copy = [&](int64_t at, int64_t n) QUERN_LAMBDA {
     const int64_t s = begin + at;
-    copy_rows(k + at * width, width, as<T>(head.k) + s * head.k_stride, head.k_stride, n, width, 1);
-    copy_rows(v + at * width, width, as<T>(head.v) + s * head.v_stride, head.v_stride, n, width, 1);
+    copy_rows(k + at * ld, ld, as<T>(head.k) + s * head.k_stride, head.k_stride, n, head.width, 1);
+    copy_rows(v + at * ld, ld, as<T>(head.v) + s * head.v_stride, head.v_stride, n, head.width, 1);
   };
   copy(0, global);
   copy(from, count - from);

@@ -1,41 +1,31 @@
-#include "attention.hpp"
+#include "attention_products.hpp"
 #include "columns.hpp"
 
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
-/// The tiles of attention_backward_head, cut from its scratch.
+/// What attention_backward_head keeps of a tile, beside its operands.
 struct BackwardTiles {
-  float *q, *dout, *dq;          // (panels, D, panel): columns
-  float *q_rows, *dout_rows;     // (tile, padded D)
-  float *k, *v;                  // (S, D): strides between the rows of a packed projection defeat caches
-  float *weight, *dscore;        // (tile of keys, tile of queries)
+  float* dq;                     // (panels, D, panel): columns
+  float *weight, *dscore;        // (tile of keys, tile of queries), and room for a block of rows behind
   float *dk, *dv;                // (S, padded D): sums over the queries so far
   float lse[tile], delta[tile];  // of the queries; lse in base 2
   bool fresh[tile / panel];      // a panel's dq has nothing yet
-  int64_t padded;
+  int64_t row, dq_rows;          // padded D, in rows and in columns
 };
 
-/// Queries [begin, begin + count), ready for the products. scale goes into the rows of q, for dk.
+/// Statistics of the queries [begin, begin + count).
 template <class T>
-void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t begin,
-                  int64_t count) {
+void load_statistics(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t begin,
+                     int64_t count) {
   const int64_t width = head.width;
-  const T* q = as<T>(head.q) + begin * head.q_stride;
-  const T *dout = as<T>(g.dout) + begin * g.dout_stride, *out = as<T>(g.out);
-  for (int64_t i = 0; i < count; i += panel) {
-    pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width,
-                 head.scale * log2_e);
-    pack_columns(x.dout + i * width, dout + i * g.dout_stride, g.dout_stride, count - i, width, 1);
-  }
-  copy_rows(x.q_rows, x.padded, q, head.q_stride, count, width, head.scale);
-  copy_rows(x.dout_rows, x.padded, dout, g.dout_stride, count, width, 1);
+  const T *dout = as<T>(g.dout), *out = as<T>(g.out);
   for (int64_t i = 0; i < tile; ++i) {
     x.lse[i] = __builtin_inff();  // a query that is not there, or sees nothing: every weight is 2^-inf = 0
     x.delta[i] = 0;
     if (i >= count) continue;
     if (g.lse[begin + i] != -__builtin_inff()) x.lse[i] = g.lse[begin + i] * log2_e;
-    const T *a = dout + i * g.dout_stride, *b = out + (begin + i) * g.out_stride;
+    const T *a = dout + (begin + i) * g.dout_stride, *b = out + (begin + i) * g.out_stride;
     vf total = vf{};
     int64_t d = 0;
     for (; d + lanes <= width; d += lanes) total += load(a + d) * load(b + d);
@@ -46,12 +36,12 @@ void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGr
 
 /// Of a panel (queries from `first`, at column `at` of the tile) and keys [begin, begin + keys), from row
 /// `row` of the tile on: the weights, dropped, and the gradients of the scores but for `scale`.
-void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t first, int64_t at,
-                           int64_t row, int64_t begin, int64_t keys) {
-  const int64_t width = head.width;
+template <class Products>
+void weights_and_gradients(BackwardTiles& x, Products& products, int64_t first, int64_t at, int64_t row,
+                           int64_t begin, int64_t keys) {
+  const AttentionHead& head = products.head;
   float *weight = x.weight + row * tile + at, *dscore = x.dscore + row * tile + at;
-  product<2>(weight, tile, keys, {x.k + begin * width, width, 1}, x.q + at * width, panel, width, nullptr);
-  product<2>(dscore, tile, keys, {x.v + begin * width, width, 1}, x.dout + at * width, panel, width, nullptr);
+  products.scores(weight, dscore, at, begin, keys);
   add_bias(weight, tile, head, first, begin, keys);
   hide(weight, tile, head, first, begin, keys);
   if (head.dropout.threshold != 0)
@@ -85,23 +75,15 @@ Watchers watchers(const AttentionHead& head, int64_t first, int64_t begin, int64
   return {-keys, all};
 }
 
-/// to(s, d) += sum_t a(s, t) rows(t, d): `keys` keys and the queries of the tile that see them.
-void add_over_queries(float* to, const float* a, const float* rows, int64_t padded, int64_t keys,
-                      int64_t queries, Watchers by) {
-  float ones[panel];
-  for (float& one : ones) one = 1;
+/// Calls add(s, n, t, end) for the keys [s, s + n) of a tile and the queries [t, end) of those that see them.
+template <class F>
+void for_watched(int64_t keys, int64_t queries, Watchers by, F add) {
   constexpr int64_t some = 16;
   for (int64_t s = 0; s < keys; s += some) {
     const int64_t n = smaller(some, keys - s), t = larger(0, by.first + s);
     const int64_t end = smaller(queries, by.first + s + n - 1 + by.count);
     if (t >= queries) break;
-    if (t >= end) continue;
-    const Strided left = {a + s * tile + t, tile, 1};
-    int64_t d = 0;
-    for (; d + panel <= padded; d += panel)
-      product<2>(to + s * padded + d, padded, n, left, rows + t * padded + d, padded, end - t, ones);
-    if (d < padded)
-      product<1>(to + s * padded + d, padded, n, left, rows + t * padded + d, padded, end - t, ones);
+    if (t < end) add(s, n, t, end);
   }
 }
 
@@ -112,85 +94,93 @@ void zero_rows(float* to, int64_t begin, int64_t end) {
 
 /// The part of a tile of queries (from `first`, `queries` of them) and keys (from `begin`) in all three
 /// gradients; dq of the tile starts with the first keys that it sees.
-void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionGradient& g, int64_t first,
+template <class Products>
+void backward_tile(BackwardTiles& x, Products& products, const AttentionGradient& g, int64_t first,
                    int64_t queries, int64_t begin, int64_t keys) {
-  const int64_t width = head.width;
-  float ones[panel];
-  for (float& one : ones) one = 1;
+  const AttentionHead& head = products.head;
   for (int64_t at = 0; at < queries; at += panel) {
     const int64_t last = first + smaller(at + panel, queries) - 1;
     // Of the tile, the panel sees something of the keys [from, seen).
     const int64_t from = smaller(keys, panel_from(head, first + at, begin));
     const int64_t seen = larger(from, smaller(keys, last_key(head, first + at, last) - begin));
+    if (seen > from) weights_and_gradients(x, products, first + at, at, from, begin + from, seen - from);
     zero_rows(x.weight + at, 0, from), zero_rows(x.weight + at, seen, keys);
     zero_rows(x.dscore + at, 0, from), zero_rows(x.dscore + at, seen, keys);
-    if (seen == from) continue;
-    weights_and_gradients(x, head, first + at, at, from, begin + from, seen - from);
-    if (g.dq.to == nullptr) continue;
-    product<2>(x.dq + at * width, panel, width, {x.k + (begin + from) * width, 1, width},
-               x.dscore + from * tile + at, tile, seen - from, x.fresh[at / panel] ? nullptr : ones);
+    if (g.dq.to == nullptr || seen == from) continue;
+    products.add_dq(x.dq + at * x.dq_rows, x.dscore + from * tile + at, begin + from, seen - from,
+                    !x.fresh[at / panel]);
     x.fresh[at / panel] = false;
   }
-  const Watchers by = watchers(head, first, begin, keys);
-  if (g.dv.to != nullptr)
-    add_over_queries(x.dv + begin * x.padded, x.weight, x.dout_rows, x.padded, keys, queries, by);
-  if (g.dk.to != nullptr)
-    add_over_queries(x.dk + begin * x.padded, x.dscore, x.q_rows, x.padded, keys, queries, by);
+  products.tile_done(x.weight, x.dscore, keys, queries);
+  for_watched(keys, queries, watchers(head, first, begin, keys),
+              [&](int64_t s, int64_t n, int64_t t, int64_t end) {
+                if (g.dv.to != nullptr) products.add_dv(x.dv + begin * x.row, x.weight, s, n, t, end);
+                if (g.dk.to != nullptr) products.add_dk(x.dk + begin * x.row, x.dscore, s, n, t, end);
+              });
 }
 
-/// to = from + beta * to, from rows of `padded` numbers.
+/// to = factor * from + beta * to, from rows of `row` numbers.
 template <class T>
-void write_rows(const AttentionSink& sink, const float* from, int64_t padded, int64_t rows, int64_t width) {
-  for (int64_t t = 0; t < rows; ++t, from += padded) {
+void write_rows(const AttentionSink& sink, const float* from, int64_t row, int64_t rows, int64_t width,
+                float factor) {
+  for (int64_t t = 0; t < rows; ++t, from += row) {
     T* to = static_cast<T*>(sink.to) + t * sink.stride;
-    columns(0, width,
-            [&](int64_t d, int64_t k) QUERN_LAMBDA { sink_n(to + d, load_n(from + d, k), sink.beta, k); });
+    columns(0, width, [&](int64_t d, int64_t k) QUERN_LAMBDA {
+      sink_n(to + d, factor * load_n(from + d, k), sink.beta, k);
+    });
   }
 }
 
-template <class T>
+template <class Products>
 void backward_head(const AttentionHead& head, const AttentionGradient& g, float* scratch) {
-  const int64_t width = head.width, padded = (width + lanes - 1) / lanes * lanes;
-  BackwardTiles x;
-  x.padded = padded;
+  using T = typename Products::Number;
+  const int64_t width = head.width;
   const auto cut = [&scratch](int64_t n) { return scratch += n, scratch - n; };
-  x.q = cut(tile * padded), x.dout = cut(tile * padded), x.dq = cut(tile * padded);
-  x.q_rows = cut(tile * padded), x.dout_rows = cut(tile * padded);
-  x.k = cut(head.keys * padded), x.v = cut(head.keys * padded);
-  x.weight = cut(tile * tile), x.dscore = cut(tile * tile);
-  x.dk = cut(head.keys * padded), x.dv = cut(head.keys * padded);
+  BackwardTiles x;
+  x.row = Products::padded(width);
+  x.dq_rows = Products::columns(width);
+  x.dq = cut(tile * x.row);
+  x.weight = cut(tile * (tile + 16)), x.dscore = cut(tile * (tile + 16));
+  const int64_t sums = (head.keys + 16) * x.row;
+  x.dk = cut(sums), x.dv = cut(sums);
+  Products products(head, cut);
   if (g.first) {
-    zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
-    zero(x.dk, 2 * head.keys * padded);
-    load_keys<T>(x.k, x.v, head, 0, larger(0, last_key(head, 0, head.queries - 1)), 0);
+    zero(x.dk, 2 * sums);
+    products.load_all(larger(0, last_key(head, 0, head.queries - 1)));
   }
   for (int64_t t = 0; t < head.queries; t += tile) {
     const int64_t queries = smaller(tile, head.queries - t), keys_end = last_key(head, t, t + queries - 1);
-    pack_queries<T>(x, head, g, t, queries);
+    products.load_queries(as<T>(head.q) + t * head.q_stride, as<T>(g.dout) + t * g.dout_stride, g.dout_stride,
+                          queries);
+    load_statistics<T>(x, head, g, t, queries);
     for (bool& fresh : x.fresh) fresh = true;
     for (int64_t s = next_key(head, t, 0), keys = 0; s < keys_end; s = next_key(head, t, s + keys)) {
       keys = tile_keys(head, t, s, tile, keys_end);
-      backward_tile(x, head, g, t, queries, s, keys);
+      backward_tile(x, products, g, t, queries, s, keys);
     }
     if (g.dq.to == nullptr) continue;
-    for (int64_t i = 0; i < queries; i += panel)
-      if (x.fresh[i / panel]) zero(x.dq + i * width, panel * width);
     float scale[panel];
     for (float& one : scale) one = head.scale;
-    for (int64_t i = 0; i < queries; i += panel)
+    for (int64_t i = 0; i < queries; i += panel) {
+      if (x.fresh[i / panel]) zero(x.dq + i * x.dq_rows, panel * x.dq_rows);
       unpack_columns(static_cast<T*>(g.dq.to) + (t + i) * g.dq.stride, g.dq.stride,
-                     smaller(panel, queries - i), width, x.dq + i * width, scale, g.dq.beta);
+                     smaller(panel, queries - i), width, x.dq + i * x.dq_rows, scale, g.dq.beta);
+    }
   }
   if (!g.last) return;
-  if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, padded, head.keys, width);
-  if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, padded, head.keys, width);
+  if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, x.row, head.keys, width, head.scale);
+  if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, x.row, head.keys, width, 1);
 }
 
 }  // namespace
 
 void attention_backward_head(const AttentionHead& head, const AttentionGradient& g, float* scratch) {
-  if (head.half) return backward_head<uint16_t>(head, g, scratch);
-  backward_head<float>(head, g, scratch);
+#if defined(QUERN_AMX)
+  if (head.half) return backward_head<AmxBackward>(head, g, scratch);
+#else
+  if (head.half) return backward_head<VectorBackward<uint16_t>>(head, g, scratch);
+#endif
+  backward_head<VectorBackward<float>>(head, g, scratch);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL
