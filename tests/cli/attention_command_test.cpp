@@ -36,7 +36,7 @@ TEST_CASE("attention: heatmaps of a run's heads, as a picture and as JSON") {
   CHECK(picture.code == 0);
   CHECK(has(picture.out, "layer 0, head 1\n"));
   CHECK(std::count(picture.out.begin(), picture.out.end(), '\n') == 1 + 1 + 7);
-  CHECK(has(picture.out, "O #        1.000\n"));
+  CHECK((has(picture.out, "O #        1.000\n") || has(picture.out, "O █        1.000\n")));  // by locale
 }
 
 TEST_CASE("attention: what a user may get wrong") {
