@@ -36,7 +36,8 @@ Tensor prefix(Tensor cached, std::int64_t n) {
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config)
-    : heads(config.n_heads),
+    : path(scope.path()),
+      heads(config.n_heads),
       key_heads(quern::key_heads(config)),
       qkv(scope / "qkv", config.d_model, config.d_model + 2 * key_heads * head_width(config), config.bias,
           projection_init(config, config.d_model, config.d_model),
@@ -73,6 +74,7 @@ Var MultiHeadAttention::placed(Tape& tape, Var x, std::int64_t heads_of_x, Var r
 }
 
 Var MultiHeadAttention::operator()(Tape& tape, Var x, Var rotations, LayerCache* cache) const {
+  const InModule in(tape, path);
   const std::int64_t C = x.dim(2), K = C / heads * key_heads;
   const Var packed = qkv(tape, x);  // (B,T,C+2K)
   const Var q = placed(tape, tape.columns(packed, 0, C), heads, rotations, q_gain);

@@ -7,15 +7,20 @@ namespace quern {
 
 /// y = x Wᵀ + b; several layers of one input may stack their rows, `parts` each.
 struct Linear {
+  std::string path;
   Parameter* weight;  // (N,K)
   Parameter* bias;    // (N) or absent
 
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool has_bias, Init init,
          std::vector<std::int64_t> parts = {})
-      : weight(scope.matrix("weight", out, in, init, std::move(parts))),
+      : path(scope.path()),
+        weight(scope.matrix("weight", out, in, init, std::move(parts))),
         bias(has_bias ? scope.vector("bias", out, 0) : nullptr) {}
 
-  Var operator()(Tape& tape, Var x) const { return linear(tape, x, var(weight), var(bias)); }
+  Var operator()(Tape& tape, Var x) const {
+    const InModule in(tape, path);
+    return linear(tape, x, var(weight), var(bias));
+  }
 };
 
 }  // namespace quern
