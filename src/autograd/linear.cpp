@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "quern/autograd/ops.hpp"
 #include "quern/kernels/elementwise.hpp"
 #include "quern/kernels/gemm.hpp"
@@ -13,6 +15,35 @@ Var like(Tape& tape, const Tensor& x, std::int64_t n, Type type) {
     case 2: return tape.make({x.dim[0], n}, type);
     default: QUERN_CHECK(x.rank == 3, x.rank); return tape.make({x.dim[0], x.dim[1], n}, type);
   }
+}
+
+/// The arithmetic and the traffic of c (m,n) = a (m,k) · b (k,n), operands of one type.
+Cost product(std::int64_t m, std::int64_t n, std::int64_t k, Type operands, Type c) {
+  const double M = static_cast<double>(m), N = static_cast<double>(n), K = static_cast<double>(k);
+  return {2 * M * N * K,
+          (M * K + K * N) * static_cast<double>(size_of(operands)) + M * N * static_cast<double>(size_of(c))};
+}
+
+std::int64_t bias_scratch_bytes(Var b, std::int64_t rows) {
+  return b ? bytes_of_floats(column_sum_scratch(rows, b.shape().size())) : 0;
+}
+
+/// y = x Wᵀ; dW and dx.  x (R,K), w (N,K)
+OpCost product_cost(const Tensor& x, std::int64_t N, Type type, Type y) {
+  const std::int64_t R = x.rows(), K = x.last();
+  return {product(R, N, K, type, y), product(N, K, R, type, Type::f32) + product(R, K, N, type, x.type)};
+}
+
+/// Two products, and the activation between them: forward reads the pre-activation and writes the hidden
+/// layer, backward reads the pre-activation and dh and writes dpre and the hidden layer again.
+/// x (R,C), pre (R,F) or with a gate (R,2F), hidden (R,F)
+OpCost feed_forward_cost(const Tensor& x, const Tensor& pre, const Tensor& hidden, Var w1, Var w2) {
+  const OpCost up = product_cost(x, w1.dim(0), pre.type, pre.type),
+               down = product_cost(hidden, w2.dim(0), pre.type, pre.type);
+  const double wide = static_cast<double>(pre.bytes()), narrow = static_cast<double>(hidden.bytes());
+  return {up.forward + Cost{0, wide + narrow} + down.forward,
+          up.backward + Cost{0, 2 * wide + 2 * narrow} + down.backward,
+          {pre.bytes(), hidden.bytes()}};
 }
 
 /// The rows [rows.first, rows.first + rows.count) of a gradient (N,…). Where nobody has written yet, the
@@ -54,8 +85,11 @@ Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type, RowRange r
   check_shapes(x, w, b);
   if (rows.count == 0) rows = all_of(w);
   const Var y = like(tape, x.shape(), rows.count, type.value_or(w.operand().type));
-  gemm(y.value().mat(), x.value().mat(), w.operand().mat().row_range(rows.first, rows.count).t(),
-       {.bias = b ? b.floats() + rows.first : nullptr});
+  OpCost cost = product_cost(x.shape(), rows.count, w.operand().type, y.shape().type);
+  cost.scratch = {bias_scratch_bytes(b, x.shape().rows())};
+  if (const Running run = tape.run("linear", cost))
+    gemm(y.value().mat(), x.value().mat(), w.operand().mat().row_range(rows.first, rows.count).t(),
+         {.bias = b ? b.floats() + rows.first : nullptr});
   tape.record("linear", {x, w, b}, {y}, [x = tape.keep(x), w, b, y, rows](Tape& t) {
     const Tensor dy = t.grad(y);
     bias_gradient(t, b, dy, rows);
@@ -77,9 +111,13 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
   hidden_shape.dim[hidden_shape.rank - 1] = F;
   const Scratch hidden_block(tape, hidden_shape);  // (…,F)
   const Tensor hidden = hidden_block.tensor();
-  gemm(pre.value().mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
-  activation_forward(hidden, pre.value(), activation);
-  gemm(y.value().mat(), hidden.mat(), w2.operand().mat().t(), {.bias = b2.floats()});
+  OpCost cost = feed_forward_cost(x.shape(), pre.shape(), hidden, w1, w2);
+  cost.scratch[2] = std::max(bias_scratch_bytes(b1, hidden.rows()), bias_scratch_bytes(b2, hidden.rows()));
+  if (const Running run = tape.run("feed_forward", cost)) {
+    gemm(pre.value().mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
+    activation_forward(hidden, pre.value(), activation);
+    gemm(y.value().mat(), hidden.mat(), w2.operand().mat().t(), {.bias = b2.floats()});
+  }
   tape.record("feed_forward", {x, w1, b1, w2, b2}, {y},
               [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation, hidden_shape](Tape& t) {
                 const Tensor dy = t.grad(y);

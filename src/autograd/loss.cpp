@@ -13,6 +13,18 @@ std::int64_t chunk_rows(std::int64_t vocabulary) {
   return std::clamp<std::int64_t>((std::int64_t{32} << 20) / (4 * vocabulary), 256, 4096);
 }
 
+/// The product that makes the logits and the pass over them; when recording, the two products of the
+/// gradients too.  x (R,C), w (V,C)
+Cost head_cost(const Mat& x, const Tensor& w, bool gradients) {
+  const double R = static_cast<double>(x.rows), C = static_cast<double>(x.cols),
+               V = static_cast<double>(w.dim[0]), product = 2 * R * C * V;
+  const double operands = (R * C + V * C) * static_cast<double>(size_of(w.type));
+  const Cost forward{product, operands + 3 * 4 * R * V};
+  if (!gradients) return forward;
+  return forward + Cost{2 * product, operands + 2 * static_cast<double>(size_of(w.type)) * R * V +
+                                         static_cast<double>(size_of(x.type)) * R * C + 4 * V * C};
+}
+
 }  // namespace
 
 Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, double normaliser,
@@ -25,9 +37,10 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
   const Scratch logits_block(tape, static_cast<std::size_t>(chunk * V));
   const Scratch row_scratch(tape, cross_entropy_rows_scratch(chunk));
   const auto scale = tape.recording() ? static_cast<float>(1 / normaliser) : 0.0F;
-  const Sink dx = tape.recording() ? tape.sink(x) : Sink();
+  const Sink dx = tape.recording() ? tape.sink(x) : Sink(), dw = tape.recording() ? tape.sink(w) : Sink();
   Loss total;
-  for (std::int64_t begin = 0; begin < R; begin += chunk) {
+  const Running run = tape.run("cross_entropy_head", {head_cost(rows, w.operand(), tape.recording())});
+  for (std::int64_t begin = 0; run && begin < R; begin += chunk) {
     const std::int64_t n = std::min(chunk, R - begin);
     const Tensor logits(logits_block.data(), {n, V});
     const Mat x_rows = rows.row_range(begin, n);
@@ -41,7 +54,7 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
     if (!tape.recording()) continue;
     const Mat dlogits = gradient_of(logits, type);
     if (dx) gemm(dx.to.mat().row_range(begin, n), dlogits, w.operand().mat(), {.beta = dx.beta});
-    if (const Sink dw = tape.sink(w)) gemm(dw.to.mat(), dlogits.t(), x_rows, {.beta = dw.beta});
+    if (dw) gemm(dw.to.mat(), dlogits.t(), x_rows, {.beta = begin == 0 ? dw.beta : 1});
   }
   return total;
 }

@@ -55,6 +55,16 @@ void ParamStore::allocate(bool trains) {
     }
     if (decays) decaying_ = size_;
   }
+  if (backing_ == Backing::none) {
+    static char nowhere[64];
+    for (Parameter& p : parameters_) {
+      p.slot.value = Tensor(nowhere, Type::f32, p.shape);
+      if (compute_ == Type::bf16) p.slot.shadow = Tensor(nowhere, Type::bf16, p.shape);
+      p.slot.needs_grad = trains;
+      if (trains) p.slot.grad = p.slot.value;
+    }
+    return;
+  }
   values_ = make_slab<float>();
   if (compute_ == Type::bf16) shadow_ = make_slab<bf16>();
   if (trains) {

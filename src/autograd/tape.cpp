@@ -21,11 +21,14 @@ Tape::Tape(Workspace& workspace, Mode mode, RandomContext random, Recompute reco
       random_(random),
       recompute_(recompute),
       records_(true),
+      statistics_before_(workspace.planned_statistics),
       mark_(workspace.arena.mark()),
       first_node_(workspace.nodes.size()) {}
 
 Tape::Tape(Tape& outer, bool records) : Tape(outer.workspace_, outer.mode_, outer.random_) {
   records_ = records;
+  phase_ = records ? Phase::backward : outer.phase_;
+  module_ = outer.module_;
 }
 
 Tape::~Tape() {
@@ -35,6 +38,7 @@ Tape::~Tape() {
   }
   workspace_.nodes.resize(first_node_);
   workspace_.arena.reset(mark_);
+  workspace_.planned_statistics = statistics_before_;
 }
 
 void Tape::own(Slot& slot) {
@@ -46,6 +50,7 @@ Var Tape::leaf(Tensor value, bool needs_grad) {
   Slot* slot = workspace_.arena.make<Slot>();
   slot->value = value;
   slot->needs_grad = needs_grad && recording();
+  slot->module = module_;
   own(*slot);
   return Var(*slot);
 }
@@ -85,7 +90,7 @@ const Tensor& Tape::value(Var x) {
   Slot& slot = x.slot();
   if (slot.value.data == nullptr && slot.refill != nullptr) {
     allocate_value(slot);
-    slot.refill(*this, slot.refill_closure);
+    if (!planning()) slot.refill(*this, slot.refill_closure);
   }
   return x.value();
 }
@@ -96,20 +101,40 @@ Dropout Tape::dropout(std::uint64_t site, double rate, std::int64_t rows_per_seq
           random_.first_sequence * static_cast<std::uint64_t>(rows_per_sequence)};
 }
 
+float* Tape::statistics(std::int64_t n) {
+  if (!planning()) return workspace_.arena.array<float>(static_cast<std::size_t>(n));
+  workspace_.planned_statistics += n * static_cast<std::int64_t>(sizeof(float));
+  workspace_.planned_statistics_peak =
+      std::max(workspace_.planned_statistics_peak, workspace_.planned_statistics);
+  return nullptr;
+}
+
+Running Tape::run(const char* name, const OpCost& cost) {
+  cost_ = cost;
+  return Running(!planning(), phase_, name, cost.forward, module_);
+}
+
 bool Tape::begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs) {
   const bool needed =
       recording() && std::any_of(inputs.begin(), inputs.end(), [](Var x) { return x.needs_grad(); });
   for (const Var y : outputs)
     if (y) y.slot().needs_grad = needed;
+  if (!needed) cost_ = {};
   return needed;
 }
 
-void Tape::push_node(const char* name, void (*run)(Tape&, const void*), const void* closure,
-                     std::initializer_list<Var> inputs, std::initializer_list<Var> outputs) {
-  Node node{name,    run,
-            closure, workspace_.arena.array<Slot*>(inputs.size()),
-            0,       workspace_.arena.array<Slot*>(outputs.size()),
-            0};
+void Tape::push_node(const char* name, void (*call)(Tape&, const void*), const void* closure,
+                     std::initializer_list<Var> inputs, std::initializer_list<Var> outputs, Runs runs) {
+  Node node{name,
+            call,
+            closure,
+            workspace_.arena.array<Slot*>(inputs.size()),
+            0,
+            workspace_.arena.array<Slot*>(outputs.size()),
+            0,
+            runs,
+            std::exchange(cost_, {}),
+            module_};
   for (const Var x : inputs) {
     if (!x) continue;
     x.slot().consumers++;
@@ -174,7 +199,7 @@ Tensor Tape::grad(Var x) {
     if (!slot.written) return {};
     QUERN_CHECK(covered == slot.value.last(), covered, slot.value.last());  // parts tile their owner
     for (Slot* part = slot.parts; part != nullptr; part = part->next_part)
-      if (!part->written) fill(slot.grad.columns(part->first_column, part->value.last()), 0);
+      if (!part->written && !planning()) fill(slot.grad.columns(part->first_column, part->value.last()), 0);
   }
   return slot.written ? slot.grad : Tensor();
 }
@@ -186,6 +211,7 @@ Var Tape::hand_out(Var x, Var to) {
   slot.value = from.value;
   slot.value_block = std::exchange(from.value_block, nullptr);
   from.value.data = nullptr;
+  slot.module = from.module;
   return to;
 }
 
@@ -204,6 +230,35 @@ void Tape::seed(Var y, Tensor gradient) {
   add_scaled(to, gradient, 1);
 }
 
+/// The memory of a node's backward: inputs that are made again, the gradients, the scratch.
+void Tape::plan_backward(const Node& node) {
+  std::array<void*, std::tuple_size_v<decltype(node.cost.scratch)>> scratch{};
+  for (std::size_t i = 0; i < scratch.size(); ++i)
+    if (const std::int64_t bytes = node.cost.scratch[i]; bytes > 0)
+      scratch[i] = workspace_.pool.allocate(static_cast<std::size_t>(bytes));
+  for (int i = 0; i < node.input_count; ++i)
+    if (node.inputs[i]->refill != nullptr) value(Var(*node.inputs[i]));
+  for (int i = 0; i < node.input_count; ++i) {
+    if (i == 0 && node.cost.hands_over) {
+      hand_over(Var(*node.outputs[0]), Var(*node.inputs[0]));
+    } else {
+      sink(Var(*node.inputs[i]));
+    }
+  }
+  for (void* block : scratch)
+    if (block != nullptr) workspace_.pool.release(block);
+}
+
+void Tape::run_backward(const Node& node) {
+  if (node.runs == Runs::operations) return node.backward(*this, node.closure);
+  const ScopedSlice slice(Phase::backward, node.name, node.cost.backward, node.module);
+  if (planning()) {
+    plan_backward(node);
+  } else {
+    node.backward(*this, node.closure);
+  }
+}
+
 void Tape::backward() {
   auto& nodes = workspace_.nodes;
   while (nodes.size() > first_node_) {
@@ -211,7 +266,7 @@ void Tape::backward() {
     nodes.pop_back();
     bool reached = false;
     for (int i = 0; i < node.output_count; ++i) reached |= static_cast<bool>(grad(Var(*node.outputs[i])));
-    if (reached) node.backward(*this, node.closure);
+    if (reached) run_backward(node);
     for (int i = 0; i < node.output_count; ++i) {
       release_value(*node.outputs[i]);
       release_grad(*node.outputs[i]);

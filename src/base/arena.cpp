@@ -81,7 +81,7 @@ struct alignas(alignment) Pool::Header {
 
 Pool::~Pool() {
   for (Header* block : all_) {
-    unpoison(block + 1, block->size);
+    if (backing_ == Backing::memory) unpoison(block + 1, block->size);
     std::free(block);
   }
 }
@@ -96,15 +96,16 @@ void* Pool::allocate(std::size_t bytes) {
     break;
   }
   if (block == nullptr) {
-    block = static_cast<Header*>(from_system(sizeof(Header) + bytes));
+    block = static_cast<Header*>(from_system(sizeof(Header) + (backing_ == Backing::none ? 0 : bytes)));
     block->size = bytes;
     all_.push_back(block);
     free_.try_emplace(bytes, nullptr);
     held_ += bytes;
+    reserved_ += bytes < huge_page ? bytes : round_up(bytes, huge_page) + huge_page;
   }
   block->free = false;
   in_use_ += block->size;
-  unpoison(block + 1, block->size);
+  if (backing_ == Backing::memory) unpoison(block + 1, block->size);
   return block + 1;
 }
 
@@ -113,7 +114,7 @@ void Pool::release(void* data) {
   QUERN_CHECK(!block->free, block->size);
   block->free = true;
   in_use_ -= block->size;
-  poison(data, block->size);
+  if (backing_ == Backing::memory) poison(data, block->size);
   Header*& head = free_[block->size];
   block->next = head;
   head = block;

@@ -36,7 +36,8 @@ Tensor prefix(Tensor cached, std::int64_t n) {
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config)
-    : heads(config.n_heads),
+    : path(scope.path()),
+      heads(config.n_heads),
       key_heads(quern::key_heads(config)),
       qkv(scope / "qkv", config.d_model, config.d_model + 2 * key_heads * head_width(config), config.bias,
           projection_init(config, config.d_model, config.d_model),
@@ -119,6 +120,7 @@ void MultiHeadAttention::show(AttentionProbe& probe, std::int64_t layer, const H
 
 Var MultiHeadAttention::operator()(Tape& tape, Var x, Var memory, const AttentionContext& context,
                                    LayerCache* cache) const {
+  const InModule in(tape, path);
   AttentionMask mask;
   mask.causal = false;
   mask.lengths = context.lengths;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "quern/autograd/var.hpp"
+#include "quern/base/arena.hpp"
 
 namespace quern {
 
@@ -44,9 +45,12 @@ class ParamStore {
  public:
   /// `compute` is the element type of products and of the activations between operations. With bf16 a copy of
   /// the values in bf16, the shadow, lies beside them; values, gradients and moments are f32 in any case.
-  explicit ParamStore(Type compute = Type::f32) : compute_(compute) {}
+  /// With Backing::none there are shapes and sizes alone, for a tape that plans.
+  explicit ParamStore(Type compute = Type::f32, Backing backing = Backing::memory)
+      : compute_(compute), backing_(backing) {}
 
   Type compute() const { return compute_; }
+  Backing backing() const { return backing_; }
 
   /// Registers a parameter; the reference stays valid. A name may appear once.
   Parameter& add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init);
@@ -86,6 +90,7 @@ class ParamStore {
   Slab<T> make_slab() const;
 
   Type compute_;
+  Backing backing_;
 
   std::deque<Parameter> parameters_;
   std::int64_t decaying_ = 0, size_ = 0;

@@ -28,15 +28,18 @@ RecomputeOutputs recompute(Tape& tape, Recompute part, const RecomputeInputs& in
   }
   for (const Var x : inputs) tape.keep(x);
   const auto [x0, x1, x2] = inputs;
-  tape.record("recompute", {x0, x1, x2}, {outputs[0], outputs[1]}, [f, inputs, outputs](Tape& outer) {
-    Tape inner(outer, true);
-    const RecomputeInputs stand_ins = inner.stand_ins(inputs);
-    const RecomputeOutputs made = f(inner, stand_ins);
-    for (std::size_t i = 0; i < made.size(); ++i) inner.move_gradient(outputs[i], made[i]);
-    for (std::size_t i = 0; i < inputs.size(); ++i) inner.move_gradient(inputs[i], stand_ins[i]);
-    inner.backward();
-    for (std::size_t i = 0; i < inputs.size(); ++i) inner.move_gradient(stand_ins[i], inputs[i]);
-  });
+  tape.record(
+      "recompute", {x0, x1, x2}, {outputs[0], outputs[1]},
+      [f, inputs, outputs](Tape& outer) {
+        Tape inner(outer, true);
+        const RecomputeInputs stand_ins = inner.stand_ins(inputs);
+        const RecomputeOutputs made = f(inner, stand_ins);
+        for (std::size_t i = 0; i < made.size(); ++i) inner.move_gradient(outputs[i], made[i]);
+        for (std::size_t i = 0; i < inputs.size(); ++i) inner.move_gradient(inputs[i], stand_ins[i]);
+        inner.backward();
+        for (std::size_t i = 0; i < inputs.size(); ++i) inner.move_gradient(stand_ins[i], inputs[i]);
+      },
+      Runs::operations);
   return outputs;
 }
 

@@ -7,16 +7,47 @@
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "quern/autograd/parameters.hpp"
 #include "quern/base/arena.hpp"
+#include "quern/base/profile.hpp"
 #include "quern/base/rng.hpp"
 #include "quern/kernels/dropout.hpp"
 
 namespace quern {
 
 class Tape;
+
+/// An operation's forward between its braces; false on a tape that plans.
+class Running {
+ public:
+  Running(bool runs, Phase phase, const char* name, const Cost& cost, std::string_view module)
+      : runs_(runs), slice_(phase, name, cost, module) {}
+  explicit operator bool() const { return runs_; }
+
+ private:
+  bool runs_;
+  ScopedSlice slice_;
+};
+
+/// What an operation states of itself, from its shapes alone:
+///   forward, backward   products' arithmetic and tensors' traffic, for profiles and estimates
+///   scratch             bytes of each Scratch that its closure takes: planning takes them in its place
+///   hands_over          its closure hands the first output's gradient on to the first input
+struct OpCost {
+  Cost forward = {}, backward = {};
+  std::array<std::int64_t, 3> scratch{};
+  bool hands_over = false;
+};
+
+/// The bytes of a Scratch of so many floats.
+inline std::int64_t bytes_of_floats(std::size_t n) { return static_cast<std::int64_t>(n * sizeof(float)); }
+
+/// What an operation's closure does: run kernels, or go through further operations on a tape of its own,
+/// which are profiled and planned themselves.
+enum class Runs { kernels, operations };
 
 /// One recorded operation.
 struct Node {
@@ -27,13 +58,20 @@ struct Node {
   int input_count;
   Slot** outputs;
   int output_count;
+  Runs runs;
+  OpCost cost;
+  std::string_view module;  // whose operation it is
 };
 
-/// The memory that tapes work in; kept from step to step.
+/// The memory that tapes work in; kept from step to step. With Backing::none its tapes plan: no kernel runs
+/// and no number exists, but memory is counted and a profile gets every operation with its cost.
 struct Workspace {
+  explicit Workspace(Backing backing = Backing::memory) : pool(backing) {}
+
   Arena arena;
   Pool pool;
   std::vector<Node> nodes;
+  std::int64_t planned_statistics = 0, planned_statistics_peak = 0;  // bytes that planning tapes ask for
 };
 
 enum class Mode {
@@ -68,6 +106,7 @@ class Tape {
 
   bool recording() const { return mode_ == Mode::train && records_; }
   Recompute recompute() const { return recompute_; }
+  bool planning() const { return workspace_.pool.backing() == Backing::none; }
 
   // --- making variables
   Var parameter(Parameter& parameter) { return Var(parameter.slot); }
@@ -81,17 +120,21 @@ class Tape {
   Var columns(Var x, std::int64_t begin, std::int64_t n);
 
   // --- for operations
+  /// Every kernel of a forward runs inside this, before record():
+  ///   if (const Running run = tape.run("linear", cost)) gemm(…);
+  /// A profile times it. It is false on a tape that plans, for which only what is made and kept counts.
+  Running run(const char* name, const OpCost& cost);
   /// Declares an operation. Inputs may hold "none". The closure is called as closure(tape) in backward; it
   /// must be trivially copyable and destructible: what it captures is what is saved for backward.
   template <class Closure>
   void record(const char* name, std::initializer_list<Var> inputs, std::initializer_list<Var> outputs,
-              const Closure& closure) {
+              const Closure& closure, Runs runs = Runs::kernels) {
     static_assert(std::is_trivially_copyable_v<Closure> && std::is_trivially_destructible_v<Closure>);
     if (!begin_node(inputs, outputs)) return;
     const Closure* kept = workspace_.arena.make<Closure>(closure);
     push_node(
         name, [](Tape& tape, const void* c) { (*static_cast<const Closure*>(c))(tape); }, kept, inputs,
-        outputs);
+        outputs, runs);
   }
   /// Marks x's value as captured by a closure, so that consume() leaves it.
   Var keep(Var x);
@@ -108,7 +151,7 @@ class Tape {
     x.slot().refill_closure = workspace_.arena.make<Closure>(closure);
   }
   /// Numbers for statistics that a closure captures; they live as long as the tape.
-  float* statistics(std::int64_t n) { return workspace_.arena.array<float>(static_cast<std::size_t>(n)); }
+  float* statistics(std::int64_t n);
   /// The dropout of a (sequences · rows_per_sequence, columns) tensor at a module's path; off in Mode::infer.
   Dropout dropout(std::uint64_t site, double rate, std::int64_t rows_per_sequence) const;
 
@@ -148,24 +191,53 @@ class Tape {
 
   Pool& pool() { return workspace_.pool; }
 
+  /// Calls f(module, bytes) for each value that is held now: after forward that is what backward needs.
+  template <class F>
+  void for_each_held(F&& f) const {
+    for (const Slot* slot = owned_; slot != nullptr; slot = slot->next_owned)
+      if (slot->value_block != nullptr) f(slot->module, slot->value.bytes());
+  }
+
  private:
   bool begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
-  void push_node(const char* name, void (*run)(Tape&, const void*), const void* closure,
-                 std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
+  void push_node(const char* name, void (*call)(Tape&, const void*), const void* closure,
+                 std::initializer_list<Var> inputs, std::initializer_list<Var> outputs, Runs runs);
   void allocate_value(Slot& slot);
   void allocate_grad(Slot& slot);
   void release_value(Slot& slot);
   void release_grad(Slot& slot);
   void own(Slot& slot);
+  void plan_backward(const Node& node);
+  void run_backward(const Node& node);
+
+  friend class InModule;
 
   Workspace& workspace_;
   Mode mode_;
   RandomContext random_;
   Recompute recompute_;
   bool records_;
+  Phase phase_ = Phase::forward;  // of what run() opens: what is made again belongs to backward
+  std::int64_t statistics_before_;
   Arena::Mark mark_;
   std::size_t first_node_;
   Slot* owned_ = nullptr;
+  OpCost cost_;              // of the operation that run() opened, until it is recorded
+  std::string_view module_;  // see InModule
+};
+
+/// What the tape makes and runs from here to the closing brace belongs to the module of this path, which
+/// outlives tape and profile.
+class InModule {
+ public:
+  InModule(Tape& tape, std::string_view path) : tape_(tape), before_(std::exchange(tape.module_, path)) {}
+  ~InModule() { tape_.module_ = before_; }
+  InModule(const InModule&) = delete;
+  InModule& operator=(const InModule&) = delete;
+
+ private:
+  Tape& tape_;
+  std::string_view before_;
 };
 
 /// A buffer from the pool that goes back at the closing brace: an operation's scratch.

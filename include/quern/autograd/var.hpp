@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "quern/kernels/tensor.hpp"
 
 namespace quern {
@@ -25,6 +27,7 @@ struct Slot {
   bool kept = false;     // a closure captured the value
   void (*refill)(Tape&, const void* closure) = nullptr;  // makes a value again that was consumed
   const void* refill_closure = nullptr;
+  std::string_view module;  // the path of whose it is
 };
 
 /// A variable of the computation: a trivially copyable handle. A default Var stands for "none" (no bias, no

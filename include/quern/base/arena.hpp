@@ -50,12 +50,16 @@ class Arena {
   Mark mark_;
 };
 
+/// Whether there is memory behind what is asked for. With `none` sizes are counted and addresses are made up:
+/// nobody may touch one.
+enum class Backing { memory, none };
+
 /// Blocks by size. A freed block is kept for the next request of its size (or up to a quarter less). Blocks
 /// of a megabyte and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer
 /// builds.
 class Pool {
  public:
-  Pool() = default;
+  explicit Pool(Backing backing = Backing::memory) : backing_(backing) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();
@@ -64,14 +68,18 @@ class Pool {
   void* allocate(std::size_t bytes);
   void release(void* block);
 
+  Backing backing() const { return backing_; }
   std::size_t bytes_in_use() const { return in_use_; }
   std::size_t bytes_held() const { return held_; }
+  /// Address space that these may take: large blocks lie on boundaries of huge pages.
+  std::size_t bytes_reserved() const { return reserved_; }
 
  private:
   struct Header;
+  Backing backing_;
   std::map<std::size_t, Header*> free_;  // size -> chain of free blocks
   std::vector<Header*> all_;
-  std::size_t in_use_ = 0, held_ = 0;
+  std::size_t in_use_ = 0, held_ = 0, reserved_ = 0;
 };
 
 }  // namespace quern

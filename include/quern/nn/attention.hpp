@@ -44,6 +44,7 @@ struct AttentionContext {
 /// have fewer heads than queries (Ainslie et al. 2023, 2305.13245); queries and keys may be normalised
 /// (QK-norm) and, in self-attention, turned by their positions (RoPE).
 struct MultiHeadAttention {
+  std::string path;
   std::int64_t heads, key_heads;
   Linear qkv;                  // (C + 2 Hkv*D,C): the rows of q, then k, then v
   Parameter *q_gain, *k_gain;  // (D) of the QK-norm, or absent

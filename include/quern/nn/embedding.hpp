@@ -21,6 +21,7 @@ class Embedding {
   Parameter* tokens;  // (V,C)
 
  private:
+  std::string path_;
   Parameter* learned_ = nullptr;         // (context_length,C)
   std::unique_ptr<float[]> sinusoidal_;  // (context_length,C), fixed
   std::int64_t context_length_, d_model_;

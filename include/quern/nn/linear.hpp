@@ -7,16 +7,19 @@ namespace quern {
 
 /// y = x Wᵀ + b; several layers of one input may stack their rows, `parts` each.
 struct Linear {
+  std::string path;
   Parameter* weight;  // (N,K)
   Parameter* bias;    // (N) or absent
 
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool has_bias, Init init,
          std::vector<std::int64_t> parts = {})
-      : weight(scope.matrix("weight", out, in, init, std::move(parts))),
+      : path(scope.path()),
+        weight(scope.matrix("weight", out, in, init, std::move(parts))),
         bias(has_bias ? scope.vector("bias", out, 0) : nullptr) {}
 
   /// With `rows` only those outputs.
   Var operator()(Tape& tape, Var x, RowRange rows = {}) const {
+    const InModule in(tape, path);
     return linear(tape, x, var(weight), var(bias), std::nullopt, rows);
   }
 };

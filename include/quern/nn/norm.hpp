@@ -9,6 +9,7 @@ namespace quern {
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019), together with the residual addition and the
 /// dropout that precede it.
 struct Norm {
+  std::string path;
   NormKind kind;
   Parameter* gain;  // (C), "weight"
   Parameter* bias;  // (C) or absent
@@ -17,7 +18,8 @@ struct Norm {
   Type type;            // of the normalised rows: with post-norm they are the stream, which is f32
 
   Norm(const Scope& scope, const ModelConfig& config)
-      : kind(config.norm),
+      : path(scope.path()),
+        kind(config.norm),
         gain(scope.vector("weight", config.d_model, 1)),
         bias(config.bias && kind == NormKind::layernorm ? scope.vector("bias", config.d_model, 0) : nullptr),
         eps(static_cast<float>(config.norm_eps)),
@@ -26,6 +28,7 @@ struct Norm {
 
   /// {stream + dropout(branch), its normalised rows}  // (B,T,C)
   ResidualNorm operator()(Tape& tape, Var stream, Var branch) const {
+    const InModule in(tape, path);
     return residual_norm(tape, stream, branch, kind, var(gain), var(bias), eps, dropout, type);
   }
 };

@@ -37,7 +37,10 @@ class Scope {
 
   /// The type of products and of the activations between operations.
   Type compute() const { return store_.compute(); }
+  /// Whether the module is to have numbers at all.
+  Backing backing() const { return store_.backing(); }
 
+  const std::string& path() const { return path_; }
   std::uint64_t site() const { return site_hash(path_); }
 
  private:

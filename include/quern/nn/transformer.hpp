@@ -11,6 +11,7 @@ namespace quern {
 
 /// Embedding, blocks and, with pre-norm, a final norm.
 struct Stack {
+  std::string path;
   Embedding embedding;
   std::vector<Block> blocks;
   std::optional<Norm> norm;
@@ -28,8 +29,9 @@ class Transformer {
  public:
   /// `config.vocab_size` is the true size. `trains` false leaves gradients and moments away; `compute` is the
   /// type of products and activations. Values are not set yet: parameters().initialise(seed), or a
-  /// checkpoint.
-  Transformer(const ModelConfig& config, bool trains, Type compute = Type::f32);
+  /// checkpoint. With Backing::none it has shapes alone, for a tape that plans.
+  Transformer(const ModelConfig& config, bool trains, Type compute = Type::f32,
+              Backing backing = Backing::memory);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
