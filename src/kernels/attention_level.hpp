@@ -29,6 +29,7 @@ struct AttentionHead {
   int64_t offset;
   int64_t window;  // of the keys that a query sees, the latest; 0: all
   float scale;
+  const float* additive;  // (D), for each head of the group: the vector of additive scores; null: products
   AttentionGroup group;
   DropoutKey dropout;  // its row 0 is query 0
 };
@@ -54,11 +55,12 @@ struct AttentionGradient {
   /// Query heads that share a key head come one after the other with the same scratch, which holds the sums
   /// of dk and dv: the first sets it up, the last writes them.
   bool first, last;
+  float* dadditive;  // (D); null: nobody wants it
 };
 
 /// The floats that attention_backward_head needs, for a width rounded up to a multiple of 16.
 constexpr int64_t attention_head_scratch(int64_t keys, int64_t padded_width) {
-  return 4 * keys * padded_width + 5 * attention_tile * padded_width + 2 * attention_tile * attention_tile;
+  return (4 * keys + 5 * attention_tile + 16) * padded_width + 2 * attention_tile * attention_tile;
 }
 
 }  // namespace quern::kernels

@@ -1,4 +1,4 @@
-#include "attention.hpp"
+#include "additive.hpp"
 
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
@@ -69,7 +69,7 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t first = begin + p * panel;
     pack_columns(q + p * size, as<T>(head.q) + first * head.q_stride, head.q_stride, end - first, width,
-                 head.scale * log2_e);
+                 query_scale(head));
     for (int i = 0; i < panel; ++i) state[p].largest[i] = -__builtin_inff(), state[p].total[i] = 0;
   }
   const int64_t keys_end = span_end(head, end - 1);
@@ -82,7 +82,7 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
       const int64_t from = larger(0, first_key(head, first) - s);
       const int64_t seen = smaller(keys, span_end(head, last) - s) - from;
       if (seen <= 0) continue;
-      product<2>(score, panel, seen, {k + from * width, width, 1}, q + p * size, panel, width, nullptr);
+      panel_scores(score, panel, head, k + from * width, q + p * size, seen);
       prefetch_keys<T>(head, s + step + p * panel, keys_end);
       add_bias(score, panel, head, first, s + from, seen);
       hide(score, panel, head, first, s + from, seen);
@@ -151,13 +151,18 @@ void row_values(float* out, const float* weight, const T* v, int64_t stride, int
 struct RowState {
   alignas(64) float q[attention_max_width + lanes], out[attention_max_width];  // zeros beyond D
   float largest, total, slope;
+  int64_t of;  // the head of the group
 };
 
 /// The keys [begin, begin + keys) join a query's sums.
 template <class T>
 void add_keys(RowState& row, const AttentionHead& head, int64_t t, int64_t begin, int64_t keys) {
   alignas(64) float score[tile];
-  row_scores(score, row.q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, head.width);
+  const T* k = as<T>(head.k) + begin * head.k_stride;
+  if (head.additive != nullptr)
+    additive_row_scores(score, head, row.of, row.q, k, keys);
+  else
+    row_scores(score, row.q, k, head.k_stride, keys, head.width);
   if (row.slope != 0)
     for (int64_t s = 0; s < keys; ++s)
       score[s] += row.slope * static_cast<float>(begin + s - head.offset - t);
@@ -190,8 +195,9 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
     __builtin_memset(&row, 0, sizeof row);
     row.largest = -__builtin_inff();
     row.slope = slope_of(head, first + g);
+    row.of = first + g;
     copy_rows(row.q, width, as<T>(head.q) + t * head.q_stride + (first + g) * group.q_stride, head.q_stride,
-              1, width, head.scale * log2_e);
+              1, width, query_scale(head));
   }
   for (int64_t begin = span_begin(head, t); begin < keys_end; begin += tile)
     for (int64_t g = 0; g < count; ++g) add_keys<T>(rows[g], head, t, begin, smaller(tile, keys_end - begin));

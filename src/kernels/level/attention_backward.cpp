@@ -1,4 +1,4 @@
-#include "attention.hpp"
+#include "additive.hpp"
 #include "columns.hpp"
 
 namespace quern::kernels::QUERN_LEVEL {
@@ -11,6 +11,7 @@ struct BackwardTiles {
   float *k, *v;                  // (S, D): strides between the rows of a packed projection defeat caches
   float *weight, *dscore;        // (tile of keys, tile of queries)
   float *dk, *dv;                // (S, padded D): sums over the queries so far
+  float* dw;                     // (D, lanes): of additive scores' vector
   float lse[tile], delta[tile];  // of the queries; lse in base 2
   bool fresh[tile / panel];      // a panel's dq has nothing yet
   int64_t padded;
@@ -24,8 +25,7 @@ void pack_queries(BackwardTiles& x, const AttentionHead& head, const AttentionGr
   const T* q = as<T>(head.q) + begin * head.q_stride;
   const T *dout = as<T>(g.dout) + begin * g.dout_stride, *out = as<T>(g.out);
   for (int64_t i = 0; i < count; i += panel) {
-    pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width,
-                 head.scale * log2_e);
+    pack_columns(x.q + i * width, q + i * head.q_stride, head.q_stride, count - i, width, query_scale(head));
     pack_columns(x.dout + i * width, dout + i * g.dout_stride, g.dout_stride, count - i, width, 1);
   }
   copy_rows(x.q_rows, x.padded, q, head.q_stride, count, width, head.scale);
@@ -50,7 +50,7 @@ void weights_and_gradients(BackwardTiles& x, const AttentionHead& head, int64_t 
                            int64_t row, int64_t begin, int64_t keys) {
   const int64_t width = head.width;
   float *weight = x.weight + row * tile + at, *dscore = x.dscore + row * tile + at;
-  product<2>(weight, tile, keys, {x.k + begin * width, width, 1}, x.q + at * width, panel, width, nullptr);
+  panel_scores(weight, tile, head, x.k + begin * width, x.q + at * width, keys);
   product<2>(dscore, tile, keys, {x.v + begin * width, width, 1}, x.dout + at * width, panel, width, nullptr);
   add_bias(weight, tile, head, first, begin, keys);
   hide(weight, tile, head, first, begin, keys);
@@ -113,9 +113,16 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
     zero_rows(x.dscore + at, 0, from), zero_rows(x.dscore + at, seen, keys);
     if (seen == from) continue;
     weights_and_gradients(x, head, first + at, at, from, begin + from, seen - from);
-    if (g.dq.to == nullptr) continue;
-    product<2>(x.dq + at * width, panel, width, {x.k + (begin + from) * width, 1, width},
-               x.dscore + from * tile + at, tile, seen - from, x.fresh[at / panel] ? nullptr : ones);
+    const bool fresh = x.fresh[at / panel];
+    if (head.additive != nullptr) {
+      if (fresh) zero(x.dq + at * width, panel * width);
+      const AdditiveSums to = {x.dq + at * width, x.dk + (begin + from) * x.padded, x.dw, x.padded};
+      additive_gradients(to, head, x.dscore + from * tile + at, tile, x.k + (begin + from) * width,
+                         x.q + at * width, seen - from);
+    } else if (g.dq.to != nullptr) {
+      product<2>(x.dq + at * width, panel, width, {x.k + (begin + from) * width, 1, width},
+                 x.dscore + from * tile + at, tile, seen - from, fresh ? nullptr : ones);
+    }
     x.fresh[at / panel] = false;
   }
   const int64_t seen_from = head.causal ? begin - head.offset - first : -keys;
@@ -123,7 +130,7 @@ void backward_tile(BackwardTiles& x, const AttentionHead& head, const AttentionG
   if (g.dv.to != nullptr)
     add_over_queries(x.dv + begin * x.padded, x.weight, x.dout_rows, x.padded, keys, queries, seen_from,
                      window);
-  if (g.dk.to != nullptr)
+  if (g.dk.to != nullptr && head.additive == nullptr)
     add_over_queries(x.dk + begin * x.padded, x.dscore, x.q_rows, x.padded, keys, queries, seen_from, window);
 }
 
@@ -148,6 +155,8 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
   x.k = cut(head.keys * padded), x.v = cut(head.keys * padded);
   x.weight = cut(tile * tile), x.dscore = cut(tile * tile);
   x.dk = cut(head.keys * padded), x.dv = cut(head.keys * padded);
+  x.dw = cut(lanes * padded);
+  if (head.additive != nullptr) zero(x.dw, lanes * width);
   if (g.first) {
     zero(x.q_rows, 2 * tile * padded);  // both rows' padding of D
     zero(x.dk, 2 * head.keys * padded);
@@ -168,6 +177,8 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
       unpack_columns(static_cast<T*>(g.dq.to) + (t + i) * g.dq.stride, g.dq.stride,
                      smaller(panel, queries - i), width, x.dq + i * width, scale, g.dq.beta);
   }
+  if (g.dadditive != nullptr)
+    for (int64_t d = 0; d < width; ++d) g.dadditive[d] = sum(load(x.dw + d * lanes));
   if (!g.last) return;
   if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, padded, head.keys, width);
   if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, padded, head.keys, width);
