@@ -13,6 +13,7 @@
 #include "quern/kernels/elementwise.hpp"
 #include "quern/kernels/embedding.hpp"
 #include "quern/kernels/gemm.hpp"
+#include "quern/kernels/linear_attention.hpp"
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/muon.hpp"
 #include "quern/kernels/norm.hpp"
@@ -163,6 +164,53 @@ void attention_rows(Bench& b) {
   });
 }
 
+/// Scores by a tanh for each number of each pair: they count as products do.
+void additive_rows(Bench& b) {
+  constexpr std::int64_t B = 12, T = 64, H = 4, D = 32;
+  const Tensor q = b.tensor({B, T, H, D}), k = b.tensor({B, T, H, D}), v = b.tensor({B, T, H, D}),
+               out = b.tensor({B, T, H, D}), dq = b.tensor({B, T, H, D}), dk = b.tensor({B, T, H, D}),
+               dv = b.tensor({B, T, H, D}), dw = b.tensor({H, D});
+  float* lse = b.buffer(B * H * T);
+  AttentionOptions options;
+  options.additive = b.buffer(H * D);
+  const auto n = attention_backward_scratch(B, T, T, H, D, H);
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  const double causal = 2.0 * B * T * T * H * D;
+  b.flops("attention_forward, additive", causal, [&] { attention_forward(out, lse, q, k, v, options); });
+  b.flops("attention_backward, additive", 2.5 * causal, [&] {
+    attention_backward({dq, 0}, {dk, 0}, {dv, 0}, q, out, lse, q, k, v, options, scratch, {dw, 0});
+  });
+}
+
+/// One sequence that grows: the rate stays, so the time is linear in T. Counted are the products with the
+/// running sums.
+void linear_attention_rows(Bench& b) {
+  constexpr std::int64_t longest = 65536, H = 4, D = 64, M = 256;
+  const Tensor q = b.tensor({1, longest, H, D}), k = b.tensor({1, longest, H, D}),
+               v = b.tensor({1, longest, H, D}), out = b.tensor({1, longest, H, D}),
+               dq = b.tensor({1, longest, H, D}), dk = b.tensor({1, longest, H, D}),
+               dv = b.tensor({1, longest, H, D});
+  float *den = b.buffer(H * longest), *directions = b.buffer(M * D);
+  const auto n = linear_attention_scratch(q, k, {true, nullptr, directions, M});
+  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+  const auto rows = [&](const std::string& map, std::int64_t T, const LinearAttentionOptions& options) {
+    const auto cut = [T](Tensor x) {
+      x.dim[1] = T;
+      return x;
+    };
+    const std::string name = ", " + map + ", T " + std::to_string(T / 1024) + "k";
+    const double products = 4.0 * static_cast<double>(T * H * D * (map == "elu" ? D : M));
+    b.flops(("linear_attention_forward" + name).c_str(), products,
+            [&] { linear_attention_forward(cut(out), den, cut(q), cut(k), cut(v), options, {}, scratch); });
+    b.flops(("linear_attention_backward" + name).c_str(), 2.5 * products, [&] {
+      linear_attention_backward({cut(dq), 0}, {cut(dk), 0}, {cut(dv), 0}, cut(q), den, cut(q), cut(k), cut(v),
+                                options, scratch);
+    });
+  };
+  for (std::int64_t T = 1024; T <= longest; T *= 2) rows("elu", T, {});
+  rows("favor", 4096, {true, nullptr, directions, M});
+}
+
 /// One long sequence of few heads: what a window saves, and what shared key heads do.
 void long_attention_rows(Bench& b) {
   constexpr std::int64_t T = 16384, H = 3, D = 64;
@@ -274,6 +322,8 @@ std::string kernel_table() {
   linear_rows(b);
   attention_rows(b);
   long_attention_rows(b);
+  additive_rows(b);
+  linear_attention_rows(b);
   rotary_rows(b);
   norm_rows(b);
   activation_rows(b);

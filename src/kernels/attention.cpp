@@ -28,7 +28,9 @@ void check_view(const Tensor& x, const Tensor& like) {
               like.dim[2], like.dim[3]);
 }
 
-void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
+void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  const AttentionMask& mask = options.mask;
+  QUERN_CHECK(options.additive == nullptr || options.scale == 1, options.scale);
   check_view(q, q);
   check_view(k, k);
   QUERN_CHECK(k.type == q.type);
@@ -61,6 +63,7 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
   head.offset = mask.offset, head.window = mask.window, head.globals = mask.globals, head.gap = mask.gap;
   head.starts = mask.starts != nullptr ? mask.starts + b * mask.queries : nullptr;
   head.scale = options.scale;
+  head.additive = options.additive != nullptr ? options.additive + h * q.dim[3] : nullptr;
   head.group = {1, 0, 0, 0, options.slopes != nullptr ? options.slopes + h : nullptr};
   const auto sequence = drop.first_row + static_cast<std::uint64_t>(b);
   const auto row = (sequence * static_cast<std::uint64_t>(q.dim[2]) + static_cast<std::uint64_t>(h)) *
@@ -99,6 +102,17 @@ void few_queries(const Tensor& out, float* lse, const Tensor& q, const Tensor& k
   });
 }
 
+/// to (H,D) = the sum over b of partial (B,H,D), in order.
+void sum_over_sequences(const Sink& to, const float* partial, std::int64_t B) {
+  const std::int64_t n = to.to.size();
+  QUERN_CHECK(to.to.contiguous());
+  for (std::int64_t i = 0; i < n; ++i) {
+    float total = to.beta == 0 ? 0 : to.beta * to.to.f32()[i];
+    for (std::int64_t b = 0; b < B; ++b) total += partial[b * n + i];
+    to.to.f32()[i] = total;
+  }
+}
+
 }  // namespace
 
 std::vector<float> alibi_slopes(std::int64_t heads) {
@@ -114,7 +128,7 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
 
 void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
                        const AttentionOptions& options) {
-  check_inputs(q, k, v, options.mask);
+  check_inputs(q, k, v, options);
   check_view(out, q);
   const std::int64_t B = q.dim[0], T = q.dim[1], H = q.dim[2], D = q.dim[3], S = k.dim[1];
   if (T <= kernels::attention_few_queries && !options.dropout) return few_queries(out, lse, q, k, v, options);
@@ -134,13 +148,15 @@ void attention_forward(Tensor out, float* lse, Tensor q, Tensor k, Tensor v,
 }
 
 std::size_t attention_backward_scratch(std::int64_t B, std::int64_t /*T*/, std::int64_t S, std::int64_t H,
-                                       std::int64_t D) {
-  return static_cast<std::size_t>(workers(B, H) * kernels::attention_head_scratch(S, D));
+                                       std::int64_t D, std::int64_t additive_heads) {
+  return static_cast<std::size_t>(workers(B, H) * kernels::attention_head_scratch(S, D) +
+                                  B * additive_heads * D);
 }
 
 void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, const float* lse, Tensor q,
-                        Tensor k, Tensor v, const AttentionOptions& options, std::span<float> scratch) {
-  check_inputs(q, k, v, options.mask);
+                        Tensor k, Tensor v, const AttentionOptions& options, std::span<float> scratch,
+                        Sink dadditive) {
+  check_inputs(q, k, v, options);
   check_view(out, q);
   check_view(dout, q);
   if (dq) check_view(dq.to, q);
@@ -148,9 +164,11 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
   if (dv) check_view(dv.to, v);
   const std::int64_t B = q.dim[0], T = q.dim[1], D = q.dim[3], S = k.dim[1];
   const std::int64_t H = q.dim[2], key_heads = k.dim[2], group = H / key_heads;
-  QUERN_CHECK(scratch.size() >= attention_backward_scratch(B, T, S, key_heads, D), scratch.size(), B, T, S,
-              key_heads, D);
+  QUERN_CHECK(scratch.size() >=
+                  attention_backward_scratch(B, T, S, key_heads, D, options.additive != nullptr ? H : 0),
+              scratch.size(), B, T, S, key_heads, D);
   const std::int64_t each = kernels::attention_head_scratch(S, D);
+  float* partial = options.additive != nullptr ? scratch.data() + workers(B, key_heads) * each : nullptr;
   const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
     return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
   };
@@ -161,13 +179,21 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
     float* mine = scratch.data() + omp_get_thread_num() * each;
     for (std::int64_t i = begin * group; i < end * group; ++i) {
       const std::int64_t b = i / H, h = i % H, key_head = h / group;
-      const AttentionGradient gradient = {head_of(dout, b, h),   head_of(out, b, h),    lse + i * T,
-                                          dout.stride[1],        out.stride[1],         sink(dq, b, h),
-                                          sink(dk, b, key_head), sink(dv, b, key_head), h % group == 0,
-                                          (h + 1) % group == 0};
+      const AttentionGradient gradient = {head_of(dout, b, h),
+                                          head_of(out, b, h),
+                                          lse + i * T,
+                                          dout.stride[1],
+                                          out.stride[1],
+                                          sink(dq, b, h),
+                                          sink(dk, b, key_head),
+                                          sink(dv, b, key_head),
+                                          h % group == 0,
+                                          (h + 1) % group == 0,
+                                          partial != nullptr ? partial + i * D : nullptr};
       kernels::level().attention_backward_head(make_head(q, k, v, options, b, h), gradient, mine);
     }
   });
+  if (dadditive) sum_over_sequences(dadditive, partial, B);
 }
 
 }  // namespace quern

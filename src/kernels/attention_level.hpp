@@ -30,6 +30,7 @@ struct AttentionHead {
   int64_t offset, window, globals, gap;
   const int32_t* starts;  // (T); null: all 0
   float scale;
+  const float* additive;  // (D), for each head of the group: the vector of additive scores; null: products
   AttentionGroup group;
   DropoutKey dropout;  // its row 0 is query 0
 };
@@ -55,12 +56,13 @@ struct AttentionGradient {
   /// Query heads that share a key head come one after the other with the same scratch, which holds the sums
   /// of dk and dv: the first sets it up, the last writes them.
   bool first, last;
+  float* dadditive;  // (D); null: nobody wants it
 };
 
 /// The floats that attention_backward_head needs: sums and copies of keys and values, tiles of both kinds.
 constexpr int64_t attention_head_scratch(int64_t keys, int64_t width) {
   const int64_t row = (width + 31) / 32 * 32, rows = (keys + 2 * attention_tile) / 32 * 32;
-  return 4 * rows * row + 6 * attention_tile * row + 5 * attention_tile * attention_tile;
+  return 4 * rows * row + (6 * attention_tile + 16) * row + 5 * attention_tile * attention_tile;
 }
 
 }  // namespace quern::kernels

@@ -18,8 +18,14 @@ std::vector<double> row_of(const Tensor& x, std::int64_t b, std::int64_t t, std:
 }
 
 /// score(t,s) but for the bias.
-double score(const std::vector<double>& q, const std::vector<double>& k, const AttentionOptions& options) {
+double score(const std::vector<double>& q, const std::vector<double>& k, const AttentionOptions& options,
+             std::int64_t h) {
   double sum = 0;
+  if (options.additive != nullptr) {
+    const float* w = options.additive + static_cast<std::size_t>(h) * q.size();
+    for (std::size_t d = 0; d < q.size(); ++d) sum += double(w[d]) * std::tanh(q[d] + k[d]);
+    return sum;
+  }
   for (std::size_t d = 0; d < q.size(); ++d) sum += q[d] * k[d];
   return sum * double(options.scale);
 }
@@ -41,7 +47,7 @@ void attention_weights(std::span<float> weights, Tensor q, Tensor k, const Atten
       double& x = row[static_cast<std::size_t>(s)];
       x = -std::numeric_limits<double>::infinity();
       if (!options.mask.sees(b, t, s, S)) continue;
-      x = score(query, keys[static_cast<std::size_t>(s)], options) +
+      x = score(query, keys[static_cast<std::size_t>(s)], options, h) +
           slope * static_cast<double>(options.mask.distance(t, s));
       largest = std::max(largest, x);
     }

@@ -1,12 +1,26 @@
 #include "quern/nn/attention.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "quern/nn/init.hpp"
 
 namespace quern {
 namespace {
+
+/// The parameter of a score. Scores start as spread as scaled products of queries and keys do.
+Parameter* score_parameter(const Scope& scope, const ModelConfig& config) {
+  const std::int64_t H = config.n_heads, D = head_width(config);
+  const double width = static_cast<double>(D);
+  switch (config.score) {
+    case ScoreKind::general:
+      return scope.matrix("weight", H * D, D, Init::normal(1 / width),
+                          std::vector<std::int64_t>(static_cast<std::size_t>(H), D));
+    case ScoreKind::additive: return scope.table("weight", H, D, Init::normal(1 / std::sqrt(width)));
+    default: return nullptr;
+  }
+}
 
 /// Row t of sequence b.
 char* at(const Tensor& x, std::int64_t b, std::int64_t t) { return x.at(b * x.stride[0] + t * x.stride[1]); }
@@ -45,6 +59,14 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& co
       q_gain(config.qk_norm ? (scope / "q_norm").vector("weight", head_width(config), 1) : nullptr),
       k_gain(config.qk_norm ? (scope / "k_norm").vector("weight", head_width(config), 1) : nullptr),
       eps(static_cast<float>(config.norm_eps)),
+      score(config.score),
+      linear(config.attention == AttentionKind::linear),
+      directions(
+          linear && config.feature_map == FeatureMap::favor
+              ? (scope / "favor")
+                    .fixed_matrix("directions", feature_count(config), head_width(config), Init::orthogonal())
+              : nullptr),
+      score_weight(score_parameter(scope / "score", config)),
       out(scope / "out", config.d_model, config.d_model, config.bias,
           residual_init(config, config.d_model, config.d_model)),
       dropout{scope.site(), config.attention_dropout},
@@ -75,11 +97,16 @@ Var MultiHeadAttention::placed(Tape& tape, Var x, std::int64_t heads_of_x, Var r
   return rotations || gain != nullptr ? rotary(tape, x, heads_of_x, rotations, var(gain), eps) : x;
 }
 
+Var MultiHeadAttention::query(Tape& tape, Var q, Var rotations) const {
+  if (score == ScoreKind::general) q = head_products(tape, q, var(score_weight), heads);
+  return placed(tape, q, heads, rotations, q_gain);
+}
+
 MultiHeadAttention::Heads MultiHeadAttention::self(Tape& tape, Var x, const AttentionContext& context,
                                                    LayerCache* cache, AttentionMask& mask) const {
   const std::int64_t C = x.dim(2), K = C / heads * key_heads;
   const Var packed = qkv(tape, x);  // (B,T,C+2K)
-  const Var q = placed(tape, tape.columns(packed, 0, C), heads, context.rotations, q_gain);
+  const Var q = query(tape, tape.columns(packed, 0, C), context.rotations);
   const Var k = placed(tape, tape.columns(packed, C, K), key_heads, context.rotations, k_gain);
   const Var v = tape.columns(packed, C + K, K);
   mask.causal = causal;
@@ -87,7 +114,7 @@ MultiHeadAttention::Heads MultiHeadAttention::self(Tape& tape, Var x, const Atte
   mask.globals = globals;
   mask.starts = context.starts;
   mask.queries = x.dim(1);
-  if (cache == nullptr) return {q, k, v};
+  if (cache == nullptr || linear) return {q, k, v};
   mask.offset = append(*cache, k.value(), v.value());
   mask.gap = cache->dropped;
   return {q, tape.leaf(prefix(cache->keys, cache->held())), tape.leaf(prefix(cache->values, cache->held()))};
@@ -95,7 +122,7 @@ MultiHeadAttention::Heads MultiHeadAttention::self(Tape& tape, Var x, const Atte
 
 MultiHeadAttention::Heads MultiHeadAttention::cross(Tape& tape, Var x, Var memory, LayerCache* cache) const {
   const std::int64_t C = x.dim(2), K = C / heads * key_heads;
-  const Var q = placed(tape, qkv(tape, x, {0, C}), heads, Var(), q_gain);
+  const Var q = query(tape, qkv(tape, x, {0, C}), Var());
   if (cache == nullptr || cache->length == 0) {
     const Var packed = qkv(tape, memory, {C, 2 * K});  // (B,S,2K)
     const Var k = placed(tape, tape.columns(packed, 0, K), key_heads, Var(), k_gain);
@@ -107,15 +134,37 @@ MultiHeadAttention::Heads MultiHeadAttention::cross(Tape& tape, Var x, Var memor
   return {q, tape.leaf(prefix(cache->keys, cache->length)), tape.leaf(prefix(cache->values, cache->length))};
 }
 
-void MultiHeadAttention::show(AttentionProbe& probe, std::int64_t layer, const Heads& of,
+Var MultiHeadAttention::attended(Tape& tape, const Heads& of, const AttentionMask& mask, const float* bias,
+                                 LayerCache* cache) const {
+  const auto& [q, k, v] = of;
+  if (linear) {
+    LinearAttentionState state;
+    if (cache != nullptr) {
+      state = {cache->sums.f32(), cache->length == 0};
+      cache->length += q.dim(1);
+    }
+    return linear_attention(tape, q, k, v, var(directions), heads, key_heads, mask.causal, mask.lengths,
+                            state);
+  }
+  if (score == ScoreKind::additive)
+    return additive_attention(tape, q, k, v, var(score_weight), heads, key_heads, mask, dropout, bias);
+  return attention(tape, q, k, v, heads, key_heads, scale(q.dim(2) / heads), mask, dropout, bias);
+}
+
+void MultiHeadAttention::show(Tape& tape, AttentionProbe& probe, std::int64_t layer, const Heads& of,
                               const AttentionMask& mask, const float* bias) const {
   const auto wanted = [](const std::vector<std::int64_t>& list, std::int64_t i) {
     return list.empty() || std::find(list.begin(), list.end(), i) != list.end();
   };
   if (!wanted(probe.layers, layer)) return;
+  const Var w = score == ScoreKind::additive ? var(score_weight) : Var();
   for (std::int64_t h = 0; h < heads; ++h)
     if (wanted(probe.heads, h))
-      probe.found.push_back({layer, h, attention_weights(of.q, of.k, heads, key_heads, mask, bias, h)});
+      probe.found.push_back({layer, h,
+                             linear ? linear_attention_weights(tape, of.q, of.k, var(directions), heads,
+                                                               key_heads, mask.causal, h)
+                                    : attention_weights(of.q, of.k, w, heads, key_heads,
+                                                        scale(of.q.dim(2) / heads), mask, bias, h)});
 }
 
 Var MultiHeadAttention::operator()(Tape& tape, Var x, Var memory, const AttentionContext& context,
@@ -126,13 +175,12 @@ Var MultiHeadAttention::operator()(Tape& tape, Var x, Var memory, const Attentio
   mask.lengths = context.lengths;
   const bool own = memory == x;
   const Heads of = own ? self(tape, x, context, cache, mask) : cross(tape, x, memory, cache);
-  const auto [q, k, v] = of;
   const float* bias = own && !slopes.empty() ? slopes.data() : nullptr;
-  if (context.probe != nullptr) show(*context.probe, context.layer, of, mask, bias);
-  const Var attended = attention(tape, q, k, v, heads, key_heads, mask, dropout, bias);
-  tape.consume(q);
-  tape.consume(k);
-  return out(tape, attended);
+  if (context.probe != nullptr) show(tape, *context.probe, context.layer, of, mask, bias);
+  const Var y = attended(tape, of, mask, bias, own ? cache : nullptr);  // (B,T,C)
+  tape.consume(of.q);
+  tape.consume(of.k);
+  return out(tape, y);
 }
 
 }  // namespace quern

@@ -6,6 +6,16 @@ namespace quern {
 
 KVCache::KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type)
     : capacity_(capacity), rolls_(false) {
+  if (config.attention == AttentionKind::linear) {
+    rolls_ = true;
+    const std::int64_t state[] = {batch, key_heads(config),
+                                  linear_attention_state_size(feature_count(config), head_width(config))};
+    const std::int64_t bytes = Tensor(nullptr, Type::f32, state).bytes();
+    numbers_.reset(new char[static_cast<std::size_t>(config.n_layers * bytes)]);
+    for (std::int64_t i = 0; i < config.n_layers; ++i)
+      layers_.push_back({{}, {}, Tensor(numbers_.get() + i * bytes, Type::f32, state)});
+    return;
+  }
   if (config.attention == AttentionKind::sliding_window) {
     const std::int64_t enough = config.global_tokens + config.window - 1 + longest_part;
     rolls_ = capacity >= enough;
@@ -22,7 +32,7 @@ KVCache::KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t cap
   };
   for (std::int64_t i = 0; i < config.n_layers; ++i) {
     const Tensor keys = take(), values = take();
-    layers_.push_back({keys, values});
+    layers_.push_back({keys, values, {}});
   }
 }
 

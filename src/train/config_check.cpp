@@ -40,19 +40,26 @@ class Checks {
       add({"model.n_kv_heads", "model.n_heads"},
           std::to_string(m.n_kv_heads) + " does not divide model.n_heads (" + std::to_string(m.n_heads) + ")",
           "each head of keys and values serves n_heads / n_kv_heads heads of queries");
+    attention(m);
     const bool slides = m.attention == AttentionKind::sliding_window;
     if (slides && m.window == 0)
       add({"model.window", "model.attention"}, "sliding_window needs a model.window of at least 1, found 0",
           "window W sees the latest W tokens, itself included");
     if (!slides && m.window != 0)
       add({"model.window", "model.attention"},
-          std::to_string(m.window) + " has no effect with model.attention " + in_quotes("full"),
+          std::to_string(m.window) + " has no effect with model.attention " +
+              in_quotes(enum_name(m.attention)),
           "set model.attention to sliding_window, or leave model.window out");
     if (!slides && m.global_tokens != 0)
       add({"model.global_tokens", "model.attention"},
           std::to_string(m.global_tokens) + " has no effect with model.attention " +
               in_quotes(enum_name(m.attention)),
           "set model.attention to sliding_window, or leave model.global_tokens out");
+    if (m.attention == AttentionKind::linear && data.pack == PackKind::documents)
+      add({"model.attention", "data.pack"},
+          in_quotes("linear") + " cannot begin again in the middle of a row, as data.pack " +
+              in_quotes("documents") + " needs: its running sums know all that came before",
+          "another model.attention, or data.pack none");
     if (slides && m.global_tokens != 0 && data.pack == PackKind::documents)
       add({"model.global_tokens", "data.pack"},
           std::to_string(m.global_tokens) + " cannot be seen by all with data.pack " +
@@ -70,6 +77,44 @@ class Checks {
       add({"data.eval_stride", "model.context_length"},
           std::to_string(data.eval_stride) + " is more than model.context_length (" +
               std::to_string(m.context_length) + "), so tokens would be left out");
+  }
+
+  /// The pairs that are not defined, and fields without effect.
+  void attention(const ModelConfig& m) {
+    const bool linear = m.attention == AttentionKind::linear;
+    const auto pair = [&](const char* path, std::string_view value, const char* with, const char* why) {
+      add({std::string("model.") + path, std::string("model.") + with},
+          in_quotes(value) + " is not defined with model." + with + " " +
+              in_quotes(std::string_view(with) == "attention" ? enum_name(m.attention) : enum_name(m.score)),
+          why);
+    };
+    if (linear && m.position == PositionKind::alibi)
+      pair("position", "alibi", "attention",
+           "alibi adds to the scores before a softmax, and linear attention has neither; rope, learned or "
+           "none");
+    if (linear && m.score != ScoreKind::scaled_dot)
+      pair("score", enum_name(m.score), "attention",
+           "linear attention's weights are products of features, not of a score; leave model.score out");
+    if (linear && m.attention_dropout != 0)
+      add({"model.attention_dropout", "model.attention"},
+          Json{m.attention_dropout, {}}.describe() + " is not defined with model.attention \"linear\"",
+          "linear attention never makes the weights that would be dropped; use model.dropout");
+    if (m.score == ScoreKind::additive && m.position == PositionKind::rope)
+      pair("position", "rope", "score",
+           "rope turns pairs of numbers so that products see the distance, and additive scores are not "
+           "products");
+    if (!linear && m.feature_map != FeatureMap::elu)
+      no_effect("model.feature_map", in_quotes(enum_name(m.feature_map)), "model.attention",
+                enum_name(m.attention), "linear");
+    if (m.n_features != 0 && (!linear || m.feature_map != FeatureMap::favor))
+      no_effect("model.n_features", std::to_string(m.n_features), "model.feature_map",
+                enum_name(m.feature_map), "favor");
+  }
+
+  void no_effect(const std::string& path, const std::string& value, const std::string& with,
+                 std::string_view has, const std::string& wanted) {
+    add({path, with}, value + " has no effect with " + with + " " + in_quotes(has),
+        "set " + with + " to " + wanted + ", or leave " + path + " out");
   }
 
   void data(const DataConfig& d) {

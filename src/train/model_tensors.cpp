@@ -19,6 +19,7 @@ template <class Named>
 std::vector<Named> moments(ParamStore& parameters) {
   std::vector<Named> out;
   for (const Parameter& p : parameters.all()) {
+    if (p.fixed) continue;
     add(out, "m.", p, parameters.first_moments());
     add(out, "v.", p, parameters.second_moments());
   }

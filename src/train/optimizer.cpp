@@ -18,7 +18,7 @@ double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? 
 
 std::string first_nonfinite_parameter(ParamStore& parameters) {
   for (const Parameter& p : parameters.all())
-    if (first_nonfinite(p.slot.grad.f32(), p.size()) >= 0) return p.name + " (gradient)";
+    if (!p.fixed && first_nonfinite(p.slot.grad.f32(), p.size()) >= 0) return p.name + " (gradient)";
   for (const Parameter& p : parameters.all())
     if (first_nonfinite(p.slot.value.f32(), p.size()) >= 0) return p.name + " (value)";
   return {};
@@ -74,6 +74,7 @@ void update(ParamStore& parameters, const OptimConfig& optim, double learning_ra
   muon.weight_decay = decaying.weight_decay;
   muon.gradient_scale = adamw.gradient_scale;
   for (const Parameter& p : parameters.all()) {
+    if (p.fixed) continue;
     if (!p.matrices.empty()) {
       muon_parameter(parameters, p, muon, pool);
     } else {

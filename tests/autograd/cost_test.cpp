@@ -93,7 +93,7 @@ TEST_CASE("attention: B 2, T 3, C 4, causal, is two products a visible pair, and
   auto slices = slices_of([&](Tape& tape) {
     const Var q = tape.leaf(numbers({2, 3, 4}), true), k = tape.leaf(numbers({2, 3, 4}), true),
               v = tape.leaf(numbers({2, 3, 4}), true);
-    return attention(tape, q, k, v, 2, 2, AttentionMask{}, {});
+    return attention(tape, q, k, v, 2, 2, 1, AttentionMask{}, {});
   });
   const double product = 2.0 * 4 * (2 * (1 + 2 + 3));  // 2 C for each of B T (T + 1) / 2 pairs
   check_cost(slices[Phase::forward], "attention", 2 * product, 4 * 4 * 24);
@@ -109,7 +109,7 @@ TEST_CASE("attention over padded sequences counts what each one sees") {
     AttentionMask mask;
     mask.causal = false;
     mask.lengths = lengths;
-    return attention(tape, q, k, v, 2, 2, mask, {});
+    return attention(tape, q, k, v, 2, 2, 1, mask, {});
   });
   CHECK(slices[Phase::forward].cost.flops == 2 * 2.0 * 4 * (3 * 3 + 3 * 1));
 }
@@ -122,11 +122,36 @@ TEST_CASE(
               v = tape.leaf(numbers({2, 5, 2}), true);
     AttentionMask mask;
     mask.window = 2;
-    return attention(tape, q, k, v, 2, 1, mask, {});
+    return attention(tape, q, k, v, 2, 1, 1, mask, {});
   });
   const double product = 2.0 * 4 * 2 * (1 + 2 + 2 + 2 + 2);
   check_cost(slices[Phase::forward], "attention", 2 * product, 4 * (2 * 40 + 2 * 20));
   check_cost(slices[Phase::backward], "attention", 5 * product, 4 * (4 * 40 + 4 * 20));
+}
+
+TEST_CASE("head_products: x (2,3,8) in 2 heads, each to 5") {
+  Numbers numbers;
+  auto slices = slices_of([&](Tape& tape) {
+    return head_products(tape, tape.leaf(numbers({2, 3, 8}), true), tape.leaf(numbers({8, 5}), true), 2);
+  });
+  check_cost(slices[Phase::forward], "head_products", 2 * 2 * 6 * 4 * 5, 4 * (48 + 40 + 60));
+  check_cost(slices[Phase::backward], "head_products", 2 * 480, 2 * 4 * (48 + 40 + 60));
+}
+
+TEST_CASE("linear_attention: q (2,5,4) in 2 heads, one key head, counts products with the running sums") {
+  for (const bool favor : {false, true}) {
+    Numbers numbers;
+    auto slices = slices_of([&](Tape& tape) {
+      const Var q = tape.leaf(numbers({2, 5, 4}), true), k = tape.leaf(numbers({2, 5, 2}), true),
+                v = tape.leaf(numbers({2, 5, 2}), true);
+      return linear_attention(tape, q, k, v, favor ? tape.leaf(numbers({3, 2})) : Var(), 2, 1, true);
+    });
+    const double M = favor ? 3 : 2, queries = 2 * M * 40, keys = 2 * M * 20;
+    check_cost(slices[Phase::forward], "linear_attention", (favor ? 2 : 1) * (queries + keys),
+               4 * (2 * 40 + 2 * 20));
+    check_cost(slices[Phase::backward], "linear_attention",
+               2 * queries + 3 * keys + (favor ? 3 * (queries + keys) : 0), 4 * (3 * 40 + 4 * 20));
+  }
 }
 
 TEST_CASE("rotary: x (2,3,8) in 2 heads reads the angles (3,4) and, with a gain, x again in backward") {
@@ -206,8 +231,8 @@ ModelConfig small_model() {
 }
 
 /// What differs in what a pass makes, keeps and makes again.
-std::array<ModelConfig, 4> models() {
-  std::array<ModelConfig, 4> all;
+std::array<ModelConfig, 6> models() {
+  std::array<ModelConfig, 6> all;
   all.fill(small_model());
   all[1].norm_placement = NormPlacement::post;
   all[2].norm = NormKind::rmsnorm;
@@ -219,6 +244,10 @@ std::array<ModelConfig, 4> models() {
   all[3].attention = AttentionKind::sliding_window;
   all[3].window = 5;
   all[3].tie_embeddings = false;
+  all[4].score = ScoreKind::additive;
+  all[5].attention = AttentionKind::linear;
+  all[5].feature_map = FeatureMap::favor;
+  all[5].attention_dropout = 0;
   return all;
 }
 
@@ -260,11 +289,11 @@ TEST_CASE("operations know their module, forward and backward") {
 }
 
 TEST_CASE("a planned pass asks for the memory and the arithmetic of a real one, and touches nothing") {
-  // Mean and deviation of each row of each norm, and the logsumexps; RMSNorm has no mean, QK-norm one number
-  // a head.
+  // Mean and deviation of each row of each norm, and the logsumexps or sums of weights; RMSNorm has no mean,
+  // QK-norm one number a head.
   constexpr std::int64_t rows = 96, lse = 3 * 4 * rows;
   const std::int64_t statistics[] = {14 * rows + lse, 12 * rows + lse, 7 * rows + lse + 3 * (4 + 2) * rows,
-                                     14 * rows + lse};
+                                     14 * rows + lse, 14 * rows + lse, 14 * rows + lse};
   const auto all = models();
   for (std::size_t i = 0; i < 6 * all.size(); ++i) {
     const std::size_t m = i / 6;

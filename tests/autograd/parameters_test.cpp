@@ -51,6 +51,34 @@ TEST_CASE("first values are a function of seed and name alone, with the deviatio
   CHECK(largest <= 0.5);
 }
 
+TEST_CASE("what is fixed lies behind what is trained, without gradient, and is drawn orthogonal") {
+  constexpr std::int64_t M = 20, D = 8;
+  ParamStore store;
+  const Parameter& fixed = store.add("fixed", {M, D}, false, Init::orthogonal(), true);
+  const Parameter& trained = store.add("trained", {3}, false, Init::constant(1));
+  store.allocate(true);
+  store.initialise(1);
+  CHECK(store.slab_size() == 16);
+  CHECK(store.parameter_count() == 3);
+  CHECK(fixed.offset == 16);
+  CHECK(trained.slot.needs_grad);
+  CHECK_FALSE(fixed.slot.needs_grad);
+  store.begin_step();
+  store.complete_gradients();
+  CHECK_FALSE(fixed.slot.written);
+  const float* w = fixed.slot.value.f32();
+  double squares = 0;
+  for (std::int64_t i = 0; i < M; ++i)
+    for (std::int64_t j = 0; j <= i; ++j) {
+      double dot = 0;
+      for (std::int64_t d = 0; d < D; ++d) dot += double{w[i * D + d]} * w[j * D + d];
+      if (i == j) squares += dot;
+      if (i != j && i / D == j / D) CHECK(std::abs(dot) < 1e-5);  // roundings of some 2^-24 * D
+    }
+  // 160 squares of normal numbers: their sum is off by sqrt(2 * 160) on average; four of those.
+  CHECK(std::abs(squares - M * D) < 4 * std::sqrt(2.0 * M * D));
+}
+
 TEST_CASE("a name may appear once") {
   ParamStore store;
   store.add("x", {1}, true, Init::constant(0));

@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "infer/models.hpp"
 #include "quern/text/utf8.hpp"
+#include "train/config_check.hpp"
 
 namespace quern {
 namespace {
@@ -61,9 +62,10 @@ std::unique_ptr<Transformer> byte_ring(std::string_view text) {
   return chain_model(next, 64);
 }
 
-/// What generation is, without a cache: the window is read whole for every token.
+/// What generation is, without a cache: the window is read whole for every token. Without a table of
+/// positions there is no limit to it.
 std::string slowly(const Transformer& model, const Tokenizer& tokenizer, Ids window, std::int64_t tokens) {
-  const std::int64_t T = model.config().context_length;
+  const std::int64_t T = has_table(model.config().position) ? model.config().context_length : 1 << 20;
   const auto drop = [&window](std::int64_t n) { window.erase(window.begin(), window.begin() + n); };
   const auto length = [&window] { return static_cast<std::int64_t>(window.size()); };
   if (length() > T) drop(length() - T);
@@ -106,6 +108,46 @@ TEST_CASE("past the context the oldest half is dropped and the rest read again")
               std::max<std::int64_t>(0, static_cast<std::int64_t>(ids.size()) - T));
       }
     }
+}
+
+/// Every attention with every position, norm and score that the config's check lets pass.
+std::vector<ModelConfig> defined_models(std::int64_t vocabulary, std::int64_t context, std::int64_t window) {
+  std::vector<ModelConfig> all;
+  for (const auto attention : enum_names(AttentionKind{}))
+    for (const auto map : enum_names(FeatureMap{}))
+      for (const auto position : enum_names(PositionKind{}))
+        for (const auto norm : enum_names(NormKind{}))
+          for (const auto score : enum_names(ScoreKind{})) {
+            Config config;
+            config.model = small_config(NormPlacement::pre, position.value, vocabulary, context);
+            config.model.attention = attention.value;
+            config.model.feature_map = map.value;
+            config.model.norm = norm.value;
+            config.model.score = score.value;
+            config.model.n_kv_heads = norm.value == NormKind::rmsnorm ? 1 : 0;
+            if (attention.value == AttentionKind::sliding_window) config.model.window = window;
+            if (cross_problems(config).empty()) all.push_back(config.model);
+          }
+  return all;
+}
+
+TEST_CASE("with the cache every kind of attention, position, norm and score decodes as without") {
+  constexpr std::int64_t T = 8, window = 5;
+  const Tokenizer tokenizer = letters("abcdefghijk");
+  const std::string text = "cabdeadbeefkjihgfeda";
+  const auto models = defined_models(11, T, window);
+  CHECK(models.size() == 2 * (19 + 19 + 4 + 4));  // full and window: not additive with rope; two linear maps
+  for (const ModelConfig& config : models) {
+    CAPTURE(enum_name(config.attention), enum_name(config.feature_map), enum_name(config.position),
+            enum_name(config.norm), enum_name(config.score));
+    const auto model = random_model(config);
+    for (const std::int64_t prompt :
+         {std::int64_t{1}, std::int64_t{2}, window + 1, T - 1, T, T + 1, 2 * T + 3}) {
+      CAPTURE(prompt);
+      const Ids ids = tokenizer.encode(text.substr(0, static_cast<std::size_t>(prompt)));
+      CHECK(run(*model, tokenizer, ids, greedy(T + 4)).text == slowly(*model, tokenizer, ids, T + 4));
+    }
+  }
 }
 
 TEST_CASE("on_full stop ends when a token more would not fit") {

@@ -147,7 +147,7 @@ TEST_CASE("attention by AMX's tiles is attention in floats, but for bf16's round
           head_of(h),
           {dout.half.data() + h * c.D, out2.half.data() + h * c.D, lse2.data() + h * c.T, row, row,
            sink(dq2, h * c.D, row), sink(dk2, 0, c.D * spread), sink(dv2, 0, c.D * spread), h == 0,
-           h == c.H - 1},
+           h == c.H - 1, nullptr},
           scratch2.data());
     }
     for (std::size_t i = 0; i < lse.size(); ++i)  // sums of D products in another order

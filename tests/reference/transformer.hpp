@@ -11,6 +11,7 @@
 #include "quern/nn/config.hpp"
 #include "reference/activation.hpp"
 #include "reference/embedding.hpp"
+#include "reference/linear_attention.hpp"
 #include "reference/loss.hpp"
 #include "reference/multi_head.hpp"
 #include "reference/norm.hpp"
@@ -93,11 +94,34 @@ class Decoder {
   }
 
   Rows attend(const std::string& path, const Rows& x) const {
-    const std::int64_t H = c_.n_heads;
-    const auto gain = [&](const char* name) { return c_.qk_norm ? p(path + name) : Rows(); };
-    const MultiHeadWeights<X> w = {p(path + ".qkv.weight"), bias(path + ".qkv"),     gain(".q_norm.weight"),
-                                   gain(".k_norm.weight"),  p(path + ".out.weight"), bias(path + ".out")};
+    const std::int64_t H = c_.n_heads, D = head_width(c_), heads[3] = {H, key_heads(c_), key_heads(c_)};
+    const Rows packed = product(x, p(path + ".qkv.weight"), bias(path + ".qkv"));  // (R,C+2K)
+    Rows part[3];
+    for (auto at = packed.begin(); at != packed.end();)
+      for (int i = 0; i < 3; ++i) {
+        part[i].insert(part[i].end(), at, at + heads[i] * D);
+        at += heads[i] * D;
+      }
+    if (c_.score == ScoreKind::general) part[0] = by_head(part[0], p(path + ".score.weight"), D);
+    for (const int i : {0, 1}) {
+      const std::string name = path + (i == 0 ? ".q_norm.weight" : ".k_norm.weight");
+      part[i] = rotary(part[i], c_.qk_norm ? p(name) : Rows(), static_cast<std::size_t>(D),
+                       static_cast<std::size_t>(heads[i]), static_cast<std::size_t>(batch_.length), 0,
+                       c_.position == PositionKind::rope ? c_.rope_theta : 0, c_.norm_eps);
+    }
+    const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, D, heads[1]};
+    if (c_.attention == AttentionKind::linear) {
+      LinearAttentionOptions linear;
+      std::vector<float> directions;
+      if (c_.feature_map == FeatureMap::favor)
+        for (const X& number : p(path + ".favor.directions"))
+          directions.push_back(static_cast<float>(plain(number)));
+      if (!directions.empty()) linear = {true, nullptr, directions.data(), feature_count(c_)};
+      return product(linear_attention(shape, part[0], part[1], part[2], linear), p(path + ".out.weight"),
+                     bias(path + ".out"));
+    }
     AttentionOptions options;
+    if (c_.score == ScoreKind::scaled_dot) options.scale = 1 / std::sqrt(static_cast<float>(D));
     options.dropout = dropout(path, c_.attention_dropout, 1);
     if (c_.attention == AttentionKind::sliding_window) {
       options.mask.window = c_.window;
@@ -105,15 +129,26 @@ class Decoder {
     }
     const std::vector<float> slopes = alibi_slopes(H);
     if (c_.position == PositionKind::alibi) options.slopes = slopes.data();
-    const AttentionShape shape{batch_.batch, batch_.length, batch_.length, H, head_width(c_), key_heads(c_)};
-    return multi_head_attention(shape, w, x, x, options,
-                                c_.position == PositionKind::rope ? c_.rope_theta : 0, c_.norm_eps);
+    const Rows w = c_.score == ScoreKind::additive ? p(path + ".score.weight") : Rows();
+    return product(attention(shape, part[0], part[1], part[2], options, {}, w), p(path + ".out.weight"),
+                   bias(path + ".out"));
   }
 
   Rows feed_forward(const std::string& path, const Rows& x) const {
     const Rows pre = product(x, p(path + ".up.weight"), bias(path + ".up"));
     const std::size_t width = pre.size() / batch_.rows() / (is_gated(c_.activation) ? 2 : 1);
     return product(hidden(pre, width, c_.activation), p(path + ".down.weight"), bias(path + ".down"));
+  }
+
+  /// Each head's numbers times its own (D,D), whose rows are the head's part of w.
+  static Rows by_head(const Rows& x, const Rows& w, std::int64_t D) {
+    const auto width = static_cast<std::size_t>(D), heads = w.size() / (width * width);
+    Rows y(x.size(), X(0));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t h = i / width % heads, d = i % width;
+      for (std::size_t e = 0; e < width; ++e) y[i - d + e] += x[i] * w[(h * width + d) * width + e];
+    }
+    return y;
   }
 
   /// x Wᵀ + b

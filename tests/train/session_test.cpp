@@ -142,6 +142,31 @@ TEST_CASE("with muon and wsd, too, 10 steps, a resume and 10 more are 20 steps, 
   check_same_run(f, "whole", "halves");
 }
 
+TEST_CASE("favor's random features are drawn once, saved, never trained, and resumed, bit for bit") {
+  for (const std::string optimizer : {"adamw", "muon"}) {
+    Fixture f;
+    std::vector<std::string> sets = {"model.attention=linear", "model.feature_map=favor",
+                                     "model.attention_dropout=0", "optim.optimizer=" + optimizer};
+    REQUIRE(f.run("whole", sets) == 0);
+    sets.push_back("run.max_steps=10");
+    REQUIRE(f.run("halves", sets) == 0);
+    REQUIRE(f.run("", {"run.max_steps=20"}, "halves") == 0);
+    check_same_run(f, "whole", "halves");
+    const auto drawn = [&f](const std::string& step) {
+      const LoadedRun run = load_run(f.files, f.directory / "whole", step);
+      std::vector<float> numbers;
+      for (const Parameter& p : run.model->parameters().all())
+        if (p.fixed) numbers.insert(numbers.end(), p.slot.value.f32(), p.slot.value.f32() + p.size());
+      return numbers;
+    };
+    CHECK(drawn("20").size() == 2 * 24 * 8);  // layers, features (8 ln 8 rounded up), head size
+    CHECK(drawn("20") == drawn("4"));
+    const std::string last = "whole/ckpt/step-000000020/";
+    CHECK(f.bytes(last + "model.safetensors").find("favor.directions") != std::string::npos);
+    CHECK(f.bytes(last + "optim.safetensors").find("favor.directions") == std::string::npos);
+  }
+}
+
 TEST_CASE("a resume that is refused deletes nothing") {
   Fixture f;
   CHECK(f.run("run") == 0);

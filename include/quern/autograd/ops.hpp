@@ -13,6 +13,7 @@
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/attention.hpp"
 #include "quern/kernels/embedding.hpp"
+#include "quern/kernels/linear_attention.hpp"
 #include "quern/kernels/norm.hpp"
 
 namespace quern {
@@ -49,17 +50,44 @@ struct RowRange {
 /// the others is 0.
 Var linear(Tape& tape, Var x, Var w, Var b, std::optional<Type> type = std::nullopt, RowRange rows = {});
 
-/// Scaled dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2), as tiles
-/// with an online softmax. kernels/attention.hpp. q (B,T,C); k, v (B,S,key_heads*D), where key_heads divides
-/// heads; all three may be columns of one packed projection. `slopes` (heads) are ALiBi's, or null; they
-/// outlive the tape. Saves the output and one logsumexp a row.
-Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads,
+/// 1 / sqrt(D), the scale of a dot product of width D (Vaswani et al. 2017, section 3.2.1).
+float attention_scale(std::int64_t width);
+
+/// Dot-product attention with `heads` heads (Vaswani et al. 2017, 1706.03762, section 3.2; with scale 1 the
+/// "dot" score of Luong et al. 2015, 1508.04025), as tiles with an online softmax. kernels/attention.hpp.
+/// q (B,T,C); k, v (B,S,key_heads*D), where key_heads divides heads; all three may be columns of one packed
+/// projection. `slopes` (heads) are ALiBi's, or null; they outlive the tape. Saves the output and one
+/// logsumexp a row.
+Var attention(Tape& tape, Var q, Var k, Var v, std::int64_t heads, std::int64_t key_heads, float scale,
               const AttentionMask& mask, DropoutSite dropout, const float* slopes = nullptr);
 
+/// The same with additive scores, sum_d w(h,d) tanh(q(t,d) + k(s,d)) (Bahdanau et al. 2014, 1409.0473,
+/// appendix A.1.2); the projections that make q and k are the paper's W_a and U_a. w (H,D).
+Var additive_attention(Tape& tape, Var q, Var k, Var v, Var w, std::int64_t heads, std::int64_t key_heads,
+                       const AttentionMask& mask, DropoutSite dropout, const float* slopes = nullptr);
+
+/// Linear attention (Katharopoulos et al. 2020, 2006.16236) with the features elu + 1, or with those of
+/// `directions` (M,D), which take no gradient (FAVOR+, Choromanski et al. 2021, 2009.14794).
+/// kernels/linear_attention.hpp. q (B,T,C); k, v (B,S,key_heads*D). `lengths` as in the kernel. With a state
+/// the tokens continue it, in inference. Saves one number a row.
+Var linear_attention(Tape& tape, Var q, Var k, Var v, Var directions, std::int64_t heads,
+                     std::int64_t key_heads, bool causal, const std::int32_t* lengths = nullptr,
+                     const LinearAttentionState& state = {});
+
 /// The weights of one head in every sequence, exact and slow, for looking at: no gradient, no dropout.
-/// kernels/attention.hpp. As in attention(); (B,T,S).
-std::vector<float> attention_weights(Var q, Var k, std::int64_t heads, std::int64_t key_heads,
-                                     const AttentionMask& mask, const float* slopes, std::int64_t head);
+/// kernels/attention.hpp. As in attention() or, with w, additive_attention(); (B,T,S).
+std::vector<float> attention_weights(Var q, Var k, Var w, std::int64_t heads, std::int64_t key_heads,
+                                     float scale, const AttentionMask& mask, const float* slopes,
+                                     std::int64_t head);
+/// The same of linear_attention(), which never makes them: what it gives for values that are unit vectors.
+/// f32.
+std::vector<float> linear_attention_weights(Tape& tape, Var q, Var k, Var directions, std::int64_t heads,
+                                            std::int64_t key_heads, bool causal, std::int64_t head);
+
+/// y_h = x_h W_h for each head h  // (B,T,H*E); x (B,T,H*D), w (H*D,E): the rows of head h make W_h (D,E).
+///   dx_h = dy_h W_hᵀ,  dW_h = x_hᵀ dy_h
+/// Of queries it makes the "general" score of Luong et al. 2015 (section 3.1), q W k, from the dot product.
+Var head_products(Tape& tape, Var x, Var w, std::int64_t heads);
 
 /// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
 Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,

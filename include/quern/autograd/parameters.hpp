@@ -15,12 +15,15 @@ namespace quern {
 
 /// What a parameter starts as.
 struct Init {
-  enum class Kind { constant, normal, uniform } kind = Kind::constant;
-  double scale = 0;  // the constant; the standard deviation; the bound of (-scale, scale)
+  enum class Kind { constant, normal, uniform, orthogonal } kind = Kind::constant;
+  double scale = 0;  // the constant; the standard deviation; the bound of (-scale, scale); nothing
 
   static Init constant(double value) { return {Kind::constant, value}; }
   static Init normal(double deviation) { return {Kind::normal, deviation}; }
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
+  /// Rows (M,D), each as normal numbers are distributed, but orthogonal within each D of them (Choromanski et
+  /// al. 2021, 2009.14794, section 2.4).
+  static Init orthogonal() { return {Kind::orthogonal}; }
 };
 
 /// A named tensor that training changes. Its gradient's destination lives in the store; `slot.written` says
@@ -29,6 +32,7 @@ struct Parameter {
   std::string name;  // "decoder.blocks.0.attention.qkv.weight"
   std::vector<std::int64_t> shape;
   bool decays;  // weight decay: matrices and embeddings do, norms and biases never
+  bool fixed;   // drawn once and saved, but not trained: no gradient, no moments
   Init init;
   /// The rows of each of the matrices between activations that it stacks: q, k and v of a packed projection.
   /// Empty for an embedding, a head, a gain, a bias.
@@ -40,7 +44,8 @@ struct Parameter {
 };
 
 /// Registration first (modules' constructors), then allocate(), then use. Every parameter starts on a 64-byte
-/// boundary; those that decay come first, so that each kind is one range: {decaying range, the rest}.
+/// boundary; those that decay come first, so that each kind is one range: {decaying range, the rest}. Fixed
+/// ones lie behind all that is trained, among the values alone.
 class ParamStore {
  public:
   /// `compute` is the element type of products and of the activations between operations. With bf16 a copy of
@@ -53,7 +58,8 @@ class ParamStore {
   Backing backing() const { return backing_; }
 
   /// Registers a parameter; the reference stays valid. A name may appear once.
-  Parameter& add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init);
+  Parameter& add(std::string name, std::vector<std::int64_t> shape, bool decays, Init init,
+                 bool fixed = false);
 
   /// Lays out and zeroes the slabs. `trains` false (sampling, evaluation) leaves gradients and moments away.
   void allocate(bool trains);
@@ -65,7 +71,7 @@ class ParamStore {
 
   std::deque<Parameter>& all() { return parameters_; }
   const std::deque<Parameter>& all() const { return parameters_; }
-  std::int64_t parameter_count() const;  // numbers, padding aside
+  std::int64_t parameter_count() const;  // numbers that are trained, padding aside
 
   /// Forgets all gradients: the next writer of each overwrites.
   void begin_step();
@@ -73,7 +79,7 @@ class ParamStore {
   void complete_gradients();
 
   std::int64_t decaying_size() const { return decaying_; }  // the slab's first `decaying_size` numbers decay
-  std::int64_t slab_size() const { return size_; }
+  std::int64_t slab_size() const { return size_; }          // all that is trained
   float* values() { return values_.get(); }
   bf16* shadow() { return shadow_.get(); }  // null when compute() is f32
   float* gradients() { return gradients_.get(); }
@@ -87,13 +93,14 @@ class ParamStore {
   template <class T>
   using Slab = std::unique_ptr<T, Free>;
   template <class T>
-  Slab<T> make_slab() const;
+  Slab<T> make_slab(std::int64_t size) const;
 
   Type compute_;
   Backing backing_;
 
   std::deque<Parameter> parameters_;
   std::int64_t decaying_ = 0, size_ = 0;
+  std::int64_t values_size_ = 0;  // with what is fixed
   Slab<float> values_, gradients_, first_moments_, second_moments_;
   Slab<bf16> shadow_;
 };

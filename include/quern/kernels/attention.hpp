@@ -14,6 +14,13 @@
 //   dq(t,d) = scale sum_s dS(t,s) k(s,d)
 //   dk(s,d) = scale sum_t dS(t,s) q(t,d)
 //
+// Additive scores (Bahdanau et al. 2014, 1409.0473, appendix A.1.2) take the place of the scaled products;
+// all else is the same. With u(t,s,d) = tanh(q(t,d) + k(s,d)) and a vector w a head:
+//
+//   score(t,s) = sum_d w(h,d) u(t,s,d) + the bias
+//   dq(t,d) = sum_s dS(t,s) w(h,d) (1 - u(t,s,d)^2);    dk(s,d) the same sum over t
+//   dw(h,d) = sum_{b,t,s} dS(t,s) u(t,s,d)
+//
 // q has H heads, k and v have Hkv, which divides H: query head h reads key head h / (H / Hkv), so H / Hkv
 // neighbours share one (grouped-query attention, Ainslie et al. 2023, 2305.13245; multi-query attention with
 // Hkv = 1, Shazeer 2019, 1911.02150), and dk and dv are sums over them too.
@@ -85,6 +92,7 @@ struct AttentionOptions {
   /// On the weights. `first_row` counts sequences: P(b,h,t,s) is element (((first_row + b) * H + h) * T + t,
   /// s).
   Dropout dropout;
+  const float* additive = nullptr;  // (H,D): the vectors w of additive scores; null: scores are products
 };
 
 /// ALiBi's slopes for H heads: 2^(-8 (h + 1) / H) when H is a power of two; else those of the power of two P
@@ -121,11 +129,12 @@ void attention_backward(Sink dq,           // (B,T,H,D)
                         Tensor q,          // (B,T,H,D)
                         Tensor k,          // (B,S,Hkv,D)
                         Tensor v,          // (B,S,Hkv,D)
-                        const AttentionOptions& options, std::span<float> scratch);
+                        const AttentionOptions& options, std::span<float> scratch,
+                        Sink dadditive = {});  // (H,D)
 
 /// How many floats attention_backward needs as scratch: O((S + tile) * D) for each thread of thread_count()
-/// now; H counts the key heads.
+/// now; H counts the key heads, additive_heads the query heads with additive scores.
 std::size_t attention_backward_scratch(std::int64_t B, std::int64_t T, std::int64_t S, std::int64_t H,
-                                       std::int64_t D);
+                                       std::int64_t D, std::int64_t additive_heads = 0);
 
 }  // namespace quern

@@ -9,7 +9,8 @@ namespace quern {
 
 /// One layer's keys and values of the tokens read so far; in cross-attention those of the memory, whole.
 struct LayerCache {
-  Tensor keys, values;       // (B,capacity,Hkv*D)
+  Tensor keys, values;       // (B,capacity,Hkv*D); of linear attention none, but
+  Tensor sums;               // (B,Hkv,state size), the running sums of all tokens
   std::int64_t length = 0;   // tokens read so far
   std::int64_t dropped = 0;  // of these, those that no later token sees: row r holds token r + dropped, and
                              // token r when that is a global one
@@ -43,18 +44,25 @@ struct AttentionContext {
 /// one product for k and v from the memory, which is seen as a whole, without positions. Keys and values may
 /// have fewer heads than queries (Ainslie et al. 2023, 2305.13245); queries and keys may be normalised
 /// (QK-norm) and, in self-attention, turned by their positions (RoPE).
+/// The score is one of ScoreKind: general has a matrix (D,D) a head (Luong et al. 2015, 1508.04025), additive
+/// a vector (Bahdanau et al. 2014, 1409.0473), whose other two matrices are the projections of queries and
+/// keys.
 struct MultiHeadAttention {
   std::string path;
   std::int64_t heads, key_heads;
   Linear qkv;                  // (C + 2 Hkv*D,C): the rows of q, then k, then v
   Parameter *q_gain, *k_gain;  // (D) of the QK-norm, or absent
   float eps;                   // of the QK-norm
-  Linear out;                  // (C,C)
-  DropoutSite dropout;         // of the attention weights
-  bool causal = true;          // in self-attention; in an encoder a token sees the later ones too
-  std::int64_t window;         // the tokens that a token sees; 0: all
-  std::int64_t globals;        // with a window: the first tokens, which all see
-  std::vector<float> slopes;   // (H), ALiBi's; or empty
+  ScoreKind score;
+  bool linear;                // linear attention (Katharopoulos et al. 2020, 2006.16236)
+  Parameter* directions;      // (M,D), fixed: of favor's features; or absent
+  Parameter* score_weight;    // (H*D,D) of general scores, (H,D) of additive ones; or absent
+  Linear out;                 // (C,C)
+  DropoutSite dropout;        // of the attention weights
+  bool causal = true;         // in self-attention; in an encoder a token sees the later ones too
+  std::int64_t window;        // the tokens that a token sees; 0: all
+  std::int64_t globals;       // with a window: the first tokens, which all see
+  std::vector<float> slopes;  // (H), ALiBi's; or empty
 
   MultiHeadAttention(const Scope& scope, const ModelConfig& config);
 
@@ -71,10 +79,19 @@ struct MultiHeadAttention {
              AttentionMask& mask) const;
   Heads cross(Tape& tape, Var x, Var memory, LayerCache* cache) const;
   /// Tells the probe its weights.
-  void show(AttentionProbe& probe, std::int64_t layer, const Heads& of, const AttentionMask& mask,
+  void show(Tape& tape, AttentionProbe& probe, std::int64_t layer, const Heads& of, const AttentionMask& mask,
             const float* bias) const;
   /// Puts T new keys and values behind those of the cache; gives where they begin.
   std::int64_t append(LayerCache& cache, const Tensor& keys, const Tensor& values) const;
+  /// What the queries get from the values; linear attention goes on from the sums of a cache.
+  Var attended(Tape& tape, const Heads& of, const AttentionMask& mask, const float* bias,
+               LayerCache* cache) const;
+  /// Queries as the score takes them.
+  Var query(Tape& tape, Var q, Var rotations) const;
+  /// What scores that are products are multiplied by.
+  float scale(std::int64_t width) const {
+    return score == ScoreKind::scaled_dot ? attention_scale(width) : 1;
+  }
   /// Queries or keys as attention takes them.
   Var placed(Tape& tape, Var x, std::int64_t heads_of_x, Var rotations, Parameter* gain) const;
 };

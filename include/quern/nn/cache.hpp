@@ -8,7 +8,8 @@
 namespace quern {
 
 /// The keys and values of every layer: what a model that generates need not compute again. With a sliding
-/// window old ones make room for new ones, so that a window's cache does not grow with the text.
+/// window old ones make room for new ones, so that a window's cache does not grow with the text; linear
+/// attention has its running sums in their place.
 class KVCache {
  public:
   /// The most tokens that a rolling cache takes at once.
@@ -23,14 +24,14 @@ class KVCache {
   /// Tokens read so far.
   std::int64_t length() const { return layers_.empty() ? 0 : layers_[0].length; }
   std::int64_t capacity() const { return capacity_; }
-  /// Whether there is room for any number of tokens: those behind the window go.
+  /// Whether there is room for any number of tokens: those behind the window go, or there are only sums.
   bool rolls() const { return rolls_; }
   void clear();
 
  private:
   std::int64_t capacity_;
   bool rolls_;
-  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,Hkv*D)
+  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,Hkv*D), or (layers,B,Hkv,state size)
   std::vector<LayerCache> layers_;
 };
 

@@ -1,7 +1,9 @@
 // What a model is: the config's section "model".
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "quern/autograd/ops.hpp"
@@ -12,7 +14,9 @@ namespace quern {
 enum class Architecture { decoder };
 enum class NormPlacement { pre, post };
 enum class PositionKind { learned, sinusoidal, rope, alibi, none };
-enum class AttentionKind { full, sliding_window };
+enum class AttentionKind { full, sliding_window, linear };
+enum class FeatureMap { elu, favor };
+enum class ScoreKind { scaled_dot, dot, general, additive };
 enum class InitKind { gpt2, xavier };
 
 constexpr auto enum_names(Architecture) {
@@ -42,8 +46,18 @@ constexpr auto enum_names(PositionKind) {
                                                 {PositionKind::none, "none"}});
 }
 constexpr auto enum_names(AttentionKind) {
-  return std::to_array<EnumName<AttentionKind>>(
-      {{AttentionKind::full, "full"}, {AttentionKind::sliding_window, "sliding_window"}});
+  return std::to_array<EnumName<AttentionKind>>({{AttentionKind::full, "full"},
+                                                 {AttentionKind::sliding_window, "sliding_window"},
+                                                 {AttentionKind::linear, "linear"}});
+}
+constexpr auto enum_names(FeatureMap) {
+  return std::to_array<EnumName<FeatureMap>>({{FeatureMap::elu, "elu"}, {FeatureMap::favor, "favor"}});
+}
+constexpr auto enum_names(ScoreKind) {
+  return std::to_array<EnumName<ScoreKind>>({{ScoreKind::scaled_dot, "scaled_dot"},
+                                             {ScoreKind::dot, "dot"},
+                                             {ScoreKind::general, "general"},
+                                             {ScoreKind::additive, "additive"}});
 }
 constexpr auto enum_names(InitKind) {
   return std::to_array<EnumName<InitKind>>({{InitKind::gpt2, "gpt2"}, {InitKind::xavier, "xavier"}});
@@ -71,7 +85,10 @@ struct ModelConfig {
   AttentionKind attention = AttentionKind::full;
   std::int64_t window = 0;
   std::int64_t global_tokens = 0;
+  FeatureMap feature_map = FeatureMap::elu;
+  std::int64_t n_features = 0;
   bool qk_norm = false;
+  ScoreKind score = ScoreKind::scaled_dot;
   InitKind init = InitKind::gpt2;
 
   void fields(FieldList& f) {
@@ -105,13 +122,22 @@ struct ModelConfig {
       "at all.");
     f("rope_theta", rope_theta, above(0), "The base of rope's wavelengths.");
     f("attention", attention,
-      "Which earlier tokens a token sees: all, or with sliding_window the latest `window`.");
+      "Which earlier tokens a token sees: all, or with sliding_window the latest `window`. linear sees all "
+      "through running sums, whose cost grows with the length and not with its square.");
     f("window", window, between(0, 1048576),
       "Tokens that a token sees with sliding_window, itself included; at least 1 there, 0 otherwise.");
     f("global_tokens", global_tokens, between(0, 1048576),
       "With sliding_window: the first tokens of the text, which every token sees from beyond its window "
       "too.");
+    f("feature_map", feature_map,
+      "What linear attention makes of queries and keys: elu + 1, or favor, random features whose products "
+      "near softmax's weights.");
+    f("n_features", n_features, between(0, 65536),
+      "Features of favor; 0 means the head size times its logarithm, rounded up to a multiple of 8.");
     f("qk_norm", qk_norm, "RMSNorm over each head of queries and keys, before rope.");
+    f("score", score,
+      "What a query and a key make: their product over sqrt(head size), the product itself (dot), a product "
+      "with a learned matrix between (general), or a learned vector times the tanh of their sum (additive).");
     f("init", init,
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
   }
@@ -123,6 +149,15 @@ inline std::int64_t head_width(const ModelConfig& config) { return config.d_mode
 /// The heads of keys and values: n_kv_heads, or what 0 means.
 inline std::int64_t key_heads(const ModelConfig& config) {
   return config.n_kv_heads != 0 ? config.n_kv_heads : config.n_heads;
+}
+
+/// The features of a head of linear attention.
+inline std::int64_t feature_count(const ModelConfig& config) {
+  const std::int64_t width = head_width(config);
+  if (config.feature_map == FeatureMap::elu) return width;
+  if (config.n_features != 0) return config.n_features;
+  const double enough = static_cast<double>(width) * std::log(static_cast<double>(width));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(enough / 8))) * 8;
 }
 
 /// Whether positions come from a table of context_length rows, so that there is no text beyond it.

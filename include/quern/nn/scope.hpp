@@ -26,13 +26,18 @@ class Scope {
     parameter->matrices = parts.empty() ? std::vector{rows} : std::move(parts);
     return parameter;
   }
-  /// An embedding or a head, a row for each token or position: decays.
+  /// An embedding or a head, a row for each token or position, or a vector for each head: decays.
   Parameter* table(const std::string& name, std::int64_t rows, std::int64_t cols, Init init) const {
     return &store_.add((*this / name).path_, {rows, cols}, true, init);
   }
   /// A gain or a bias: never decays.
   Parameter* vector(const std::string& name, std::int64_t n, double value) const {
     return &store_.add((*this / name).path_, {n}, false, Init::constant(value));
+  }
+
+  /// A matrix that is drawn once, saved with the model, and never trained.
+  Parameter* fixed_matrix(const std::string& name, std::int64_t rows, std::int64_t cols, Init init) const {
+    return &store_.add((*this / name).path_, {rows, cols}, false, init, true);
   }
 
   /// The type of products and of the activations between operations.

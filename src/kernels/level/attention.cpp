@@ -144,13 +144,18 @@ void row_values(float* out, const float* weight, const T* v, int64_t stride, int
 struct RowState {
   alignas(64) float q[attention_max_width + lanes], out[attention_max_width];  // zeros beyond D
   float largest, total, slope;
+  int64_t of;  // the head of the group
 };
 
 /// The keys [begin, begin + keys) join a query's sums.
 template <class T>
 void add_keys(RowState& row, const AttentionHead& head, int64_t t, int64_t begin, int64_t keys) {
   alignas(64) float score[tile];
-  row_scores(score, row.q, as<T>(head.k) + begin * head.k_stride, head.k_stride, keys, head.width);
+  const T* k = as<T>(head.k) + begin * head.k_stride;
+  if (head.additive != nullptr)
+    additive_row_scores(score, head, row.of, row.q, k, keys);
+  else
+    row_scores(score, row.q, k, head.k_stride, keys, head.width);
   if (row.slope != 0)
     for (int64_t s = 0; s < keys; ++s)
       score[s] += row.slope * static_cast<float>(distance_of(head, t, begin + s));
@@ -183,8 +188,9 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
     __builtin_memset(&row, 0, sizeof row);
     row.largest = -__builtin_inff();
     row.slope = slope_of(head, first + g);
+    row.of = first + g;
     copy_rows(row.q, width, as<T>(head.q) + t * head.q_stride + (first + g) * group.q_stride, head.q_stride,
-              1, width, head.scale * log2_e);
+              1, width, query_scale(head));
   }
   const auto read = [&](int64_t from, int64_t end) QUERN_LAMBDA {
     for (int64_t begin = from; begin < end; begin += tile)
@@ -216,10 +222,9 @@ void forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t 
 void attention_forward_tile(const AttentionHead& head, const AttentionOutput& to, int64_t begin,
                             int64_t end) {
 #if defined(QUERN_AMX)
-  if (head.half) return forward_tile<AmxForward>(head, to, begin, end);
-#else
-  if (head.half) return forward_tile<VectorForward<uint16_t>>(head, to, begin, end);
+  if (head.half && head.additive == nullptr) return forward_tile<AmxForward>(head, to, begin, end);
 #endif
+  if (head.half) return forward_tile<VectorForward<uint16_t>>(head, to, begin, end);
   forward_tile<VectorForward<float>>(head, to, begin, end);
 }
 

@@ -106,9 +106,9 @@ void backward_tile(BackwardTiles& x, Products& products, const AttentionGradient
     if (seen > from) weights_and_gradients(x, products, first + at, at, from, begin + from, seen - from);
     zero_rows(x.weight + at, 0, from), zero_rows(x.weight + at, seen, keys);
     zero_rows(x.dscore + at, 0, from), zero_rows(x.dscore + at, seen, keys);
-    if (g.dq.to == nullptr || seen == from) continue;
-    products.add_dq(x.dq + at * x.dq_rows, x.dscore + from * tile + at, begin + from, seen - from,
-                    !x.fresh[at / panel]);
+    if (seen == from) continue;
+    products.add_queries(x.dq + at * x.dq_rows, x.dk + (begin + from) * x.row, x.dscore + from * tile + at,
+                         at, begin + from, seen - from, !x.fresh[at / panel]);
     x.fresh[at / panel] = false;
   }
   products.tile_done(x.weight, x.dscore, keys, queries);
@@ -167,6 +167,8 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
                      smaller(panel, queries - i), width, x.dq + i * x.dq_rows, scale, g.dq.beta);
     }
   }
+  if (g.dadditive != nullptr)
+    for (int64_t d = 0; d < width; ++d) g.dadditive[d] = sum(load(products.dw + d * lanes));
   if (!g.last) return;
   if (g.dk.to != nullptr) write_rows<T>(g.dk, x.dk, x.row, head.keys, width, head.scale);
   if (g.dv.to != nullptr) write_rows<T>(g.dv, x.dv, x.row, head.keys, width, 1);
@@ -176,10 +178,9 @@ void backward_head(const AttentionHead& head, const AttentionGradient& g, float*
 
 void attention_backward_head(const AttentionHead& head, const AttentionGradient& g, float* scratch) {
 #if defined(QUERN_AMX)
-  if (head.half) return backward_head<AmxBackward>(head, g, scratch);
-#else
-  if (head.half) return backward_head<VectorBackward<uint16_t>>(head, g, scratch);
+  if (head.half && head.additive == nullptr) return backward_head<AmxBackward>(head, g, scratch);
 #endif
+  if (head.half) return backward_head<VectorBackward<uint16_t>>(head, g, scratch);
   backward_head<VectorBackward<float>>(head, g, scratch);
 }
 

@@ -3,7 +3,7 @@
 // src/kernels/level/attention*.cpp.
 #pragma once
 
-#include "attention.hpp"
+#include "additive.hpp"
 
 #if defined(QUERN_AMX)
 #include "amx.hpp"
@@ -35,7 +35,7 @@ struct VectorForward {
   /// Panel p becomes the queries [first, end), as far as they fit.
   void load_queries(int64_t p, int64_t first, int64_t end) {
     pack_columns(q + p * size, as<T>(head.q) + first * head.q_stride, head.q_stride, end - first, width,
-                 head.scale * log2_e);
+                 query_scale(head));
   }
   /// The keys [begin, begin + count), at most `most_keys`, for the queries from `first` on.
   void load_tile(int64_t begin, int64_t count, int64_t first) {
@@ -43,7 +43,7 @@ struct VectorForward {
   }
   /// score(s,t) in base 2 of the keys [from, from + keys) of those and panel p.
   void scores(float* score, int64_t p, int64_t from, int64_t keys) {
-    product<2>(score, panel, keys, {k + from * width, width, 1}, q + p * size, panel, width, nullptr);
+    panel_scores(score, panel, head, k + from * width, q + p * size, keys);
   }
   /// out(d,t) = keep(t) out(d,t) + sum_s weight(s,t) v(s,d) over the same; without `keep`, out is only
   /// written.
@@ -64,6 +64,7 @@ struct VectorBackward {
   float *q, *dout;            // (panels, D, panel): columns
   float *q_rows, *dout_rows;  // (tile, padded D)
   float *k, *v;               // (S, D): strides between the rows of a packed projection defeat caches
+  float* dw;                  // (D, lanes): of additive scores' vector
   float ones[panel];
 
   template <class Cut>
@@ -71,6 +72,8 @@ struct VectorBackward {
     q = cut(tile * row), dout = cut(tile * row);
     q_rows = cut(tile * row), dout_rows = cut(tile * row);
     k = cut(head.keys * row), v = cut(head.keys * row);
+    dw = cut(lanes * row);
+    zero(dw, lanes * row);
     for (float& one : ones) one = 1;
   }
 
@@ -83,7 +86,7 @@ struct VectorBackward {
   void load_queries(const T* from_q, const T* from_dout, int64_t dout_stride, int64_t count) {
     for (int64_t i = 0; i < count; i += panel) {
       pack_columns(q + i * width, from_q + i * head.q_stride, head.q_stride, count - i, width,
-                   head.scale * log2_e);
+                   query_scale(head));
       pack_columns(dout + i * width, from_dout + i * dout_stride, dout_stride, count - i, width, 1);
     }
     copy_rows(q_rows, row, from_q, head.q_stride, count, width, 1);
@@ -92,12 +95,18 @@ struct VectorBackward {
   /// score(s,t) in base 2 and dweight(s,t) = sum_d v(s,d) dout(t,d) of keys from `begin` on and the panel at
   /// column `at` of the tile.
   void scores(float* score, float* dweight, int64_t at, int64_t begin, int64_t keys) {
-    product<2>(score, tile, keys, {k + begin * width, width, 1}, q + at * width, panel, width, nullptr);
+    panel_scores(score, tile, head, k + begin * width, q + at * width, keys);
     product<2>(dweight, tile, keys, {v + begin * width, width, 1}, dout + at * width, panel, width, nullptr);
   }
-  /// dq(d,t) = or += sum_s k(s,d) dscore(s,t) over the same.
-  void add_dq(float* dq, const float* dscore, int64_t begin, int64_t keys, bool adds) {
-    product<2>(dq, panel, width, {k + begin * width, 1, width}, dscore, tile, keys, adds ? ones : nullptr);
+  /// dq(d,t) = or += sum_s k(s,d) dscore(s,t) over the same. Behind additive scores dk, which begins with
+  /// these keys, and dw get their parts at once.
+  void add_queries(float* dq, float* dk, const float* dscore, int64_t at, int64_t begin, int64_t keys,
+                   bool adds) {
+    if (head.additive == nullptr)
+      return product<2>(dq, panel, width, {k + begin * width, 1, width}, dscore, tile, keys,
+                        adds ? ones : nullptr);
+    if (!adds) zero(dq, panel * width);
+    additive_gradients({dq, dk, dw, row}, head, dscore, tile, k + begin * width, q + at * width, keys);
   }
   /// The tile's weights and gradients of scores, of `keys` keys and `queries` queries, are complete.
   void tile_done(const float*, const float*, int64_t, int64_t) {}
@@ -107,7 +116,7 @@ struct VectorBackward {
     add_rows(dv, weight, dout_rows, s, n, t, end);
   }
   void add_dk(float* dk, const float* dscore, int64_t s, int64_t n, int64_t t, int64_t end) {
-    add_rows(dk, dscore, q_rows, s, n, t, end);
+    if (head.additive == nullptr) add_rows(dk, dscore, q_rows, s, n, t, end);
   }
 
  private:
@@ -178,6 +187,7 @@ struct AmxBackward {
   int64_t row = padded(head.width), keys_row = whole_depth(head.keys + tile);
   uint32_t *q, *dout;                         // (panels, D / 2, panel): pairs along D
   uint32_t *q_rows, *dout_rows;               // (tile / 2, D): pairs of queries
+  static constexpr float* dw = nullptr;       // additive scores are not products
   uint32_t* pairs;                            // scratch
   uint16_t *k, *v, *keys;                     // (S, D); the keys' transpose (D, S)
   uint16_t *weight_rounded, *dscore_rounded;  // (tile, tile)
@@ -225,7 +235,7 @@ struct AmxBackward {
       for (int64_t i = s * tile; i < s * tile + panel; i += lanes)
         store(score + i, load(score + i) * (head.scale * log2_e));
   }
-  void add_dq(float* dq, const float* dscore, int64_t begin, int64_t n, bool adds) {
+  void add_queries(float* dq, float*, const float* dscore, int64_t, int64_t begin, int64_t n, bool adds) {
     pair_rows(pairs, panel, dscore, tile, n, panel, whole_depth(n));
     amx_product(dq, panel, row, panel, keys + begin, keys_row, pairs, panel, whole_depth(n), adds);
   }

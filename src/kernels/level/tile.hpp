@@ -121,10 +121,10 @@ QUERN_INLINE void prefetch_rows(const T* rows, int64_t stride, int64_t count, in
 }
 
 /// to(d, t) = scale * rows(t, d): `count` <= panel rows of `width` numbers become columns of a (width, panel)
-/// block; missing rows become 0.
+/// block, whose rows are `ld` apart; missing rows become 0.
 template <class T>
 static inline void pack_columns(float* to, const T* rows, int64_t stride, int64_t count, int64_t width,
-                                float scale) {
+                                float scale, int64_t ld = panel) {
   for (int64_t first = 0; first < panel; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
       const int64_t n = width - d < lanes ? width - d : lanes;
@@ -137,21 +137,21 @@ static inline void pack_columns(float* to, const T* rows, int64_t stride, int64_
       transpose(r);
 #pragma GCC unroll 16
       for (int i = 0; i < lanes; ++i)
-        if (i < n) store(to + (d + i) * panel + first, r[i] * scale);
+        if (i < n) store(to + (d + i) * ld + first, r[i] * scale);
     }
 }
 
 /// rows(t, d) = scale(t) * from(d, t) + beta * rows(t, d): the way back. beta = 0 does not read.
 template <class T>
 static inline void unpack_columns(T* rows, int64_t stride, int64_t count, int64_t width, const float* from,
-                                  const float* scale, float beta) {
+                                  const float* scale, float beta, int64_t ld = panel) {
   for (int64_t first = 0; first < count; first += lanes)
     for (int64_t d = 0; d < width; d += lanes) {
       const int64_t n = width - d < lanes ? width - d : lanes;
       vf r[lanes];
 #pragma GCC unroll 16
       for (int i = 0; i < lanes; ++i)
-        r[i] = i < n ? load(from + (d + i) * panel + first) * load(scale + first) : vf{};
+        r[i] = i < n ? load(from + (d + i) * ld + first) * load(scale + first) : vf{};
       transpose(r);
 #pragma GCC unroll 16
       for (int i = 0; i < lanes; ++i)
