@@ -14,9 +14,6 @@ Sink by_head(Sink sink, std::int64_t heads) {
   return sink;
 }
 
-/// The factor of scores of width D.
-float scale_of(std::int64_t D) { return 1 / std::sqrt(static_cast<float>(D)); }
-
 /// The pairs of a query and a key that it sees, of one head.
 double visible_pairs(const AttentionMask& mask, std::int64_t B, std::int64_t T, std::int64_t S) {
   double pairs = 0;
