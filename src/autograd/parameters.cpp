@@ -82,7 +82,7 @@ ParamStore::Slab<T> ParamStore::make_slab(std::int64_t size) const {
 
 void ParamStore::allocate(bool trains) {
   std::int64_t end = 0;
-  const auto place = [&](bool decays, bool fixed) {
+  const auto place = [this, &end](bool decays, bool fixed) {
     for (Parameter& p : parameters_) {
       if (p.decays != decays || p.fixed != fixed) continue;
       p.offset = end;
