@@ -17,6 +17,8 @@ namespace quern::cli {
 
 namespace {
 
+constexpr std::int64_t most_tokens = 1024;
+
 struct AttentionCommandOptions {
   std::string run, checkpoint = "best", prompt;
   std::optional<std::int64_t> layer, head;  // none: the last layer, all heads
@@ -34,7 +36,14 @@ std::int64_t checked(const std::string& option, std::int64_t wanted, std::int64_
 
 /// The prompt's tokens, as many as the model can read.
 std::vector<std::int32_t> tokens_of(const LoadedRun& loaded, const std::string& prompt) {
-  const auto ids = loaded.tokenizer.encode(prompt, {"--prompt", ErrorKind::config});
+  const auto ids = loaded.tokenizer.encode(read_part(loaded, prompt), {"--prompt", ErrorKind::config});
+  if (ids.empty())
+    throw Error(ErrorKind::config, "--prompt: no token is left to read", "a prompt with some text");
+  if (static_cast<std::int64_t>(ids.size()) > most_tokens)
+    throw Error(ErrorKind::config,
+                "--prompt: " + std::to_string(ids.size()) + " tokens have " +
+                    std::to_string(ids.size() * ids.size()) + " weights a head, more than anybody reads",
+                "at most " + std::to_string(most_tokens) + " tokens");
   const ModelConfig& model = loaded.config.model;
   if (has_table(model.position) && static_cast<std::int64_t>(ids.size()) > model.context_length)
     throw Error(ErrorKind::config,

@@ -8,6 +8,7 @@
 #include "quern/base/check.hpp"
 #include "quern/base/files.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/data/corpus.hpp"
 #include "quern/infer/generate.hpp"
 #include "quern/train/load.hpp"
 #include "quern/train/session.hpp"
@@ -89,7 +90,9 @@ int sample(SampleOptions options) {
   const std::filesystem::path run = run_directory(options);
   const LoadedRun loaded = load_run(files, run, options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
-  const auto ids = loaded.tokenizer.encode(prompt, prompt_source(options));
+  const auto ids = loaded.tokenizer.encode(read_part(loaded, prompt), prompt_source(options));
+  if (loaded.config.data.pack == PackKind::documents)
+    options.generate.stop.emplace_back(end_of_text);  // behind it training begins anew
   say(run.string() + ", step " + std::to_string(loaded.step));
 
   const SignalGuard guard;

@@ -25,7 +25,9 @@ Config resolved(Config config) {
   ScheduleConfig& schedule = config.schedule;
   if (schedule.decay_steps == 0) schedule.decay_steps = config.run.max_steps;
   if (schedule.kind == ScheduleKind::wsd && schedule.cooldown_steps == 0)
-    schedule.cooldown_steps = (schedule.decay_steps + 4) / 5;
+    schedule.cooldown_steps =
+        std::min((schedule.decay_steps + 4) / 5,
+                 std::max<std::int64_t>(0, schedule.decay_steps - schedule.warmup_steps));
   return config;
 }
 

@@ -140,7 +140,8 @@ class Checks {
       add({"schedule.cooldown_steps", "schedule.warmup_steps",
            own_end ? "schedule.decay_steps" : "run.max_steps"},
           std::to_string(s.cooldown_steps) + " and schedule.warmup_steps (" + std::to_string(s.warmup_steps) +
-              ") are more than the " + std::to_string(end) + " steps there are");
+              ") are more than the " + std::to_string(end) + " steps there are",
+          "both, and what lies between, end at schedule.decay_steps, or at run.max_steps where that is 0");
     if (s.kind != ScheduleKind::wsd && s.cooldown_steps > 0)
       add({"schedule.cooldown_steps", "schedule.kind"},
           std::to_string(s.cooldown_steps) + " has no effect without schedule.kind \"wsd\"",

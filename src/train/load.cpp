@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "quern/base/suggest.hpp"
+#include "quern/data/corpus.hpp"
 #include "quern/train/model_tensors.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/watch/metrics.hpp"
@@ -60,6 +61,12 @@ LoadedCheckpoint choose(Files& files, const fs::path& run, const std::string& wa
 }
 
 }  // namespace
+
+std::string_view read_part(const LoadedRun& run, std::string_view prompt) {
+  if (run.config.data.pack != PackKind::documents) return prompt;
+  const std::size_t end = prompt.rfind(end_of_text);
+  return end == std::string_view::npos ? prompt : prompt.substr(end + end_of_text.size());
+}
 
 Config load_run_config(Files& files, const fs::path& run) {
   require_run(files, run);

@@ -9,15 +9,17 @@ namespace quern {
 namespace {
 
 /// Stops before the update when something is not finite, and names it.
-void require_finite(Transformer& model, const StepResult& result, std::int64_t step) {
+void require_finite(Transformer& model, const StepResult& result, const OptimConfig& optim,
+                    std::int64_t step) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   const std::string culprit = first_nonfinite_parameter(model.parameters());
   throw Error(
       ErrorKind::diverged,
       "step " + std::to_string(step) + ": the " + (std::isfinite(result.loss) ? "gradient" : "loss") +
           " is not finite; first bad tensor: " + (culprit.empty() ? "none, the sum overflows" : culprit),
-      "nothing was updated and earlier checkpoints are intact; try a lower optim.learning_rate, "
-      "a longer schedule.warmup_steps or a smaller optim.grad_clip");
+      std::string("nothing was updated and earlier checkpoints are intact; try a lower ") +
+          (optim.optimizer == OptimizerKind::muon ? "optim.muon_learning_rate or " : "") +
+          "optim.learning_rate, a longer schedule.warmup_steps or a smaller optim.grad_clip");
 }
 
 }  // namespace
@@ -50,7 +52,7 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
   result.loss = loss.nll / static_cast<double>(result.tokens);
   result.smoothed = loss.smoothed / static_cast<double>(result.tokens);
   result.gradient_norm = gradient_norm(model.parameters());
-  require_finite(model, result, step);
+  require_finite(model, result, config.optim, step);
   update(model.parameters(), config.optim, result.learning_rate,
          clip_factor(result.gradient_norm, config.optim.grad_clip), step, workspace.pool);
   return result;

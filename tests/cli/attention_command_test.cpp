@@ -57,4 +57,30 @@ TEST_CASE("attention: what a user may get wrong") {
   refused({"--prompt", "One", "--head", "99"}, "--head 99: the model has ");
   refused({"--prompt", std::string(5000, 'a')}, "--prompt: 5000 tokens, but the model's positions end at ");
   refused({"--prompt", "O\x01"}, "--prompt");
+  refused({"--prompt", ""}, "--prompt: is empty");
+}
+
+TEST_CASE("a model of packed documents reads and writes one document") {
+  const TemporaryDirectory place;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "One day Pip ran.<|endoftext|>";
+  put(place / "text.txt", text);
+  const std::string at = (place / "run").string();
+  REQUIRE(run({"train", "-q", "--config", configs + "tiny.json", "--run-dir", at, "--set", "run.max_steps=30",
+               "--set", "data.text=" + (place / "text.txt").string(), "--set", "data.pack=documents", "--set",
+               "optim.learning_rate=0.01"},
+              place)
+              .code == 0);
+  const Outcome o = run({"attention", "--run", at, "--prompt", "y ran.<|endoftext|>One", "--json"}, place);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+  CHECK(json::parse(o.out).at("tokens") == json({"O", "n", "e"}));
+  const auto sample = [&](const std::string& prompt) {
+    return run({"sample", "--run", at, "--prompt", prompt, "--temperature", "0", "--max-new-tokens", "40"},
+               place)
+        .out;
+  };
+  const std::string alone = sample("One");
+  CHECK(sample("ran.<|endoftext|>One") == "ran.<|endoftext|>" + alone);
+  CHECK(!has(alone, "<|endoftext|>"));
 }

@@ -279,6 +279,21 @@ TEST_CASE("zeros that the config settles") {
   CHECK(resolved(make({"model.activation=geglu", "model.d_model=48"})).model.d_ff == 128);
 }
 
+TEST_CASE(
+    "wsd's cooldown is a fifth of the steps, or what the warmup leaves, and a resolved config is one again") {
+  for (const std::int64_t warmup : {0, 30, 41, 49}) {
+    Config config;
+    config.run.max_steps = 50;
+    config.schedule.kind = ScheduleKind::wsd;
+    config.schedule.warmup_steps = warmup;
+    validate(config);
+    const Config once = resolved(config);
+    CHECK(once.schedule.cooldown_steps == std::min<std::int64_t>(10, 50 - warmup));
+    CHECK_NOTHROW(validate(once));
+    CHECK(differences(once, resolved(once)).empty());
+  }
+}
+
 TEST_CASE("vocabulary against tokenizer") {
   ModelConfig model;
   CHECK(checked_vocab_size(model, 65) == 65);

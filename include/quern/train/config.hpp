@@ -87,7 +87,8 @@ struct ScheduleConfig {
     f("warmup_steps", warmup_steps, between(0, 1e12), "Steps over which the rate rises from 0 to its peak.");
     f("decay_steps", decay_steps, between(0, 1e12), "Step at which the decay ends; 0 means run.max_steps.");
     f("cooldown_steps", cooldown_steps, between(0, 1e12),
-      "wsd: the last steps before decay_steps, over which the rate falls; 0 means a fifth of decay_steps.");
+      "wsd: the last steps before decay_steps, over which the rate falls; 0 means a fifth of decay_steps, or "
+      "what warmup_steps leaves.");
     f("min_learning_rate", min_learning_rate, between(0, 1e6),
       "The rate that cosine, linear, polynomial and wsd end at.");
     f("power", power, between(0, 100), "Exponent of the polynomial decay.");
@@ -186,8 +187,8 @@ void validate(const Config& config);
 
 /// The config with the zeros that the config alone can settle filled in: model.d_ff (see hidden_width),
 /// model.n_kv_heads (n_heads), schedule.decay_steps (run.max_steps)
-/// and, for wsd, schedule.cooldown_steps (a fifth of those). Called once when a run is created;
-/// resolved(resolved(c)) equals resolved(c).
+/// and, for wsd, schedule.cooldown_steps (a fifth of those, or what the warmup leaves). Called once when a
+/// run is created; resolved(resolved(c)) equals resolved(c).
 Config resolved(Config config);
 
 /// The number of tokens the model gets: model.vocab_size, or the tokenizer's when that is 0. A model larger

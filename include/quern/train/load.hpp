@@ -26,6 +26,10 @@ struct LoadedRun {
 /// `run` is no run or has no such checkpoint, Error(file) when a named one is damaged.
 LoadedRun load_run(Files& files, const std::filesystem::path& run, const std::string& checkpoint);
 
+/// What a model of this run reads of a prompt: with data.pack documents what stands behind the last
+/// end_of_text, since nothing before it is seen there in training.
+std::string_view read_part(const LoadedRun& run, std::string_view prompt);
+
 /// The config that a run was created with.
 Config load_run_config(Files& files, const std::filesystem::path& run);
 
