@@ -47,17 +47,22 @@ Config settled(Config config, const Corpus& corpus, const Origins& origins) {
   return config;
 }
 
+/// The threads of the run are those of this process from here on.
+void use_threads(const RunConfig& run) {
+  set_thread_count(run.threads != 0 ? static_cast<int>(run.threads) : default_threads());
+}
+
 Session start(Files& files, const TrainRequest& request) {
   Origins origins;
   const Config given = load_config(request.config_files, request.sets, &origins);
   Corpus corpus = load_corpus(given.data, given.model.context_length);
   const Config config = settled(given, corpus, origins);
   check_sample_prompt(config, corpus.tokenizer);
+  use_threads(config.run);
   RunDirectory directory =
       RunDirectory::create(files, {config.run.name, request.run_dir, "runs", request.overwrite});
-  const int threads = config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads();
-  directory.begin({given_json(given, origins), to_json(config), environment_json(request.commit, threads),
-                   corpus.tokenizer.to_json()});
+  directory.begin({given_json(given, origins), to_json(config),
+                   environment_json(request.commit, thread_count()), corpus.tokenizer.to_json()});
   return {config, std::move(corpus), std::move(directory), std::nullopt, {}};
 }
 
@@ -114,6 +119,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   std::move(directory),
                   std::nullopt,
                   {}};
+  use_threads(config.run);
   CheckpointStore store(files, run);
   if (named) {
     session.checkpoint.emplace(open_named(files, store, *named));
@@ -201,8 +207,6 @@ TrainOutcome train(Files& files, const TrainRequest& request,
                    const std::function<void(Observers&, const Config&, const fs::path&)>& watch) {
   Session session = prepare(files, request);
   const Config& config = session.config;
-  set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
-
   Transformer model(config.model, true, type_of(config.run.precision));
   JsonlWriter metrics(files, session.directory.metrics(),
                       session.checkpoint ? metrics_bytes(*session.checkpoint) : 0);
@@ -210,7 +214,8 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   Observers observers;
   observers.add(metrics);
   watch(observers, config, session.directory.path());
-  Trainer trainer(config, session.corpus, model, store, metrics, observers);
+  Tracer tracer(files, config.run, session.directory.trace());
+  Trainer trainer(config, session.corpus, model, store, metrics, observers, tracer);
 
   const StartEvent about = describe(session, model);
   if (session.checkpoint) {
