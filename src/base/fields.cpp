@@ -95,6 +95,17 @@ class Reader {
     return good;
   }
 
+  bool integers(const Json& json, std::vector<std::int64_t>& out) {
+    const auto* list = std::get_if<Json::List>(&json.value);
+    if (!list) return expected("a list of integers", json);
+    bool good = true;
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      index_ = "." + std::to_string(i);
+      good = integer((*list)[i], out.emplace_back()) && good;
+    }
+    return good;
+  }
+
   bool texts(const Json& json, std::vector<std::string>& out) {
     if (json.is<std::string>()) return text(json, out.emplace_back());
     const auto* list = std::get_if<Json::List>(&json.value);
@@ -178,6 +189,9 @@ std::vector<FieldProblem> assign(const Field& field, const Json& json) {
           [&](std::vector<std::string>* target) {
             read_into(target, [&](auto& out) { return reader.texts(json, out); });
           },
+          [&](std::vector<std::int64_t>* target) {
+            read_into(target, [&](auto& out) { return reader.integers(json, out); });
+          },
           [&](const EnumSlot& slot) {
             std::size_t index = 0;
             if (reader.choice(json, slot.names, index)) slot.set(slot.target, index);
@@ -226,6 +240,11 @@ Json value_json(const Field& field) {
                                [](const std::vector<std::string>* x) {
                                  Json::List list;
                                  for (const std::string& text : *x) list.push_back({text, {}});
+                                 return Json{std::move(list), {}};
+                               },
+                               [&](const std::vector<std::int64_t>* x) {
+                                 Json::List list;
+                                 for (const std::int64_t entry : *x) list.push_back(integer(entry));
                                  return Json{std::move(list), {}};
                                },
                                [](const auto* x) {

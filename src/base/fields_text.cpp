@@ -51,6 +51,10 @@ Ordered field_schema(const Field& field) {
     Ordered items{{"type", "number"}};
     limit(items, field.range, false);
     schema = {{"type", "array"}, {"items", items}, {"minItems", 2}, {"maxItems", 2}};
+  } else if (std::holds_alternative<std::vector<std::int64_t>*>(field.slot)) {
+    Ordered items{{"type", "integer"}};
+    limit(items, field.range, true);
+    schema = {{"type", "array"}, {"items", items}};
   } else if (const auto* slot = std::get_if<EnumSlot>(&field.slot)) {
     schema["type"] = "string";
     schema["enum"] = slot->names;
@@ -100,6 +104,7 @@ std::string type_text(const Field& field) {
   if (std::holds_alternative<bool*>(field.slot)) return "true or false";
   if (std::holds_alternative<std::string*>(field.slot)) return "string";
   if (std::holds_alternative<std::array<double, 2>*>(field.slot)) return "list of 2 numbers" + range;
+  if (std::holds_alternative<std::vector<std::int64_t>*>(field.slot)) return "list of integers" + range;
   if (std::holds_alternative<std::vector<std::string>*>(field.slot)) return "string or list of strings";
   std::string names;
   for (const std::string_view name : std::get<EnumSlot>(field.slot).names)

@@ -34,36 +34,38 @@ std::int64_t stat_of(const fs::path& file, const std::string& wanted) {
   return 0;
 }
 
-/// What a cgroup (v2) leaves: its limit less its use, where cached file pages count as free.
-std::int64_t left_in(const fs::path& group) {
-  std::ifstream limit_file(group / "memory.max"), current_file(group / "memory.current");
-  std::string limit;
-  std::int64_t current = 0;
-  if (!(limit_file >> limit) || limit == "max" || !(current_file >> current)) return unlimited;
-  const std::int64_t cached = stat_of(group / "memory.stat", "inactive_file");
-  return std::max<std::int64_t>(0, std::stoll(limit) - current + cached);
+/// The names of one version of cgroups: where its groups lie, and what their files are called.
+struct CgroupNames {
+  const char *root, *limit, *use, *cached;
+};
+constexpr CgroupNames version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                   "total_inactive_file"};
+constexpr CgroupNames version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+
+/// What a cgroup leaves: its limit less its use, where cached file pages count as free.
+std::int64_t left_in(const fs::path& group, const CgroupNames& names) {
+  std::ifstream limit_file(group / names.limit), current_file(group / names.use);
+  std::int64_t limit = 0, current = 0;
+  if (!(limit_file >> limit) || !(current_file >> current)) return unlimited;  // the limit may be "max"
+  return std::max<std::int64_t>(0, limit - current + stat_of(group / "memory.stat", names.cached));
 }
 
 std::int64_t left_in_cgroups() {
   std::ifstream in("/proc/self/cgroup");
   std::int64_t least = unlimited;
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("0::/")) continue;
-    fs::path below = fs::path(line.substr(4)).lexically_normal();
-    const fs::path root = "/sys/fs/cgroup";
+  for (std::string line; std::getline(in, line);) {  // "0::/path" of version 2, "4:memory:/path" of version 1
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers != ",," && controllers.find(",memory,") == std::string::npos) continue;
+    const CgroupNames& names = controllers == ",," ? version_2 : version_1;
+    fs::path below = fs::path(line.substr(std::min(second + 2, line.size()))).lexically_normal();
     for (;; below = below.parent_path()) {  // every group above limits too
-      least = std::min(least, left_in(root / below));
+      least = std::min(least, left_in(names.root / below, names));
       if (below.empty() || below == below.parent_path()) break;
     }
   }
   return least;
-}
-
-std::int64_t left_of_address_space() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
-  const std::int64_t used = kilobytes_of("/proc/self/status", "VmSize", 0);
-  return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used);
 }
 
 }  // namespace
@@ -92,9 +94,16 @@ std::int64_t peak_resident_bytes() {
   return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
+std::int64_t address_space_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  const std::int64_t used = kilobytes_of("/proc/self/status", "VmSize", 0);
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used);
+}
+
 std::int64_t available_memory() {
   const std::int64_t machine = kilobytes_of("/proc/meminfo", "MemAvailable", unlimited);
-  return std::min({machine, left_in_cgroups(), left_of_address_space()});
+  return std::min({machine, left_in_cgroups(), address_space_left()});
 }
 
 std::int64_t total_memory() { return kilobytes_of("/proc/meminfo", "MemTotal", 0); }

@@ -1,6 +1,7 @@
 // quern bench
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -11,7 +12,9 @@
 #include "quern/base/check.hpp"
 #include "quern/base/parallel.hpp"
 #include "quern/base/suggest.hpp"
+#include "quern/train/estimate.hpp"
 #include "quern/train/session.hpp"
+#include "quern/watch/terminal.hpp"
 
 extern char** environ;
 
@@ -19,12 +22,12 @@ namespace quern::cli {
 
 namespace {
 
-struct BenchOptions {
+struct BenchOptions : ConfigOptions {
   std::vector<std::string> works;
   std::string precision = "f32";
   std::int64_t steps = 0;
   int threads = 0;
-  bool kernels = false, json = false, here = false;
+  bool kernels = false, profile = false, json = false, here = false;
 };
 
 Precision precision_named(const std::string& name) {
@@ -74,7 +77,46 @@ int run_elsewhere(const BenchOptions& options, const std::string& work) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+void check_works(const std::vector<std::string>& works) {
+  for (const std::string& work : works) {
+    if (is_work(work)) continue;
+    std::string all;
+    for (const std::string& name : work_names()) all += " " + name;
+    throw Error(ErrorKind::config, "bench: no work is called " + in_quotes(work), "the works are" + all);
+  }
+}
+
+/// The config to profile: a work's, or the one that files and --set make.
+Config profiled_config(const BenchOptions& options) {
+  const bool configured = !options.files.empty() || !options.sets.empty();
+  if (options.kernels || options.works.size() + (configured ? 1 : 0) != 1)
+    throw Error(ErrorKind::config, "quern bench --profile takes one work or --config, one of the two",
+                "try quern bench --profile B0, or quern bench --profile --config configs/toy.json");
+  if (options.steps != 0)
+    throw Error(ErrorKind::config, "quern bench --profile shows one step", "leave --steps away");
+  if (configured && (options.threads != 0 || options.precision != "f32"))
+    throw Error(ErrorKind::config, "with --config the config says the threads and the precision",
+                "give --set run.threads=N or --set run.precision=bf16");
+  if (configured) return plan_run(options.files, options.sets).config;
+  check_works(options.works);
+  if (options.works.front() == "decode")
+    throw Error(ErrorKind::config, "quern bench --profile profiles training, and decode does not train",
+                "name another work");
+  Config config = work_config(options.works.front());
+  config.run.precision = precision_named(options.precision);
+  set_thread_count(options.threads != 0 ? options.threads : default_threads());
+  return config;
+}
+
 int run(const BenchOptions& options) {
+  if (options.profile) {
+    const Config config = profiled_config(options);
+    require_memory(config, 0);
+    write_out(step_profile(config, inspect_terminal(STDOUT_FILENO), options.json));
+    return 0;
+  }
+  if (!options.files.empty() || !options.sets.empty())
+    throw Error(ErrorKind::config, "quern bench takes a config with --profile alone", "add --profile");
   if (options.kernels == !options.works.empty())
     throw Error(ErrorKind::config, "quern bench takes works or --kernels, one of the two",
                 "try quern bench A B0, or quern bench --kernels");
@@ -83,12 +125,7 @@ int run(const BenchOptions& options) {
     write_out(kernel_table());
     return 0;
   }
-  for (const std::string& work : options.works)
-    if (!is_work(work)) {
-      std::string all;
-      for (const std::string& name : work_names()) all += " " + name;
-      throw Error(ErrorKind::config, "bench: no work is called " + in_quotes(work), "the works are" + all);
-    }
+  check_works(options.works);
   if (options.here) {
     set_thread_count(options.threads != 0 ? options.threads : default_threads());
     const WorkResult result =
@@ -113,7 +150,8 @@ void add_bench(CLI::App& app) {
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* command =
       add_command(app, "bench", "Measure training steps of named works, decoding, or every kernel",
-                  {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels"},
+                  {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels",
+                   "quern bench --profile --config configs/toy.json"},
                   [options] { return run(*options); });
   command->add_option("work", options->works, "A B B0 C64 C1024 L2k L4k L8k L16k decode");
   add_choice(*command, "--precision", options->precision, {"f32", "bf16"}, "Type of weights and activations");
@@ -122,6 +160,9 @@ void add_bench(CLI::App& app) {
   add_number(*command, "--threads", options->threads, between(0, 4096),
              "Threads; 0 means all cores this process may use");
   command->add_flag("--kernels", options->kernels, "Measure every kernel instead of works");
+  command->add_flag("--profile", options->profile,
+                    "Show where one training step of a work, or of --config, spends its time");
+  add_config_options(*command, *options);
   command->add_flag("--json", options->json, "Print one JSON object a work");
   command->add_flag("--here", options->here)->group("");
 }

@@ -59,14 +59,17 @@ struct Bench {
     return {buffer(n), shape};
   }
 
-  double product(std::int64_t m, std::int64_t n, std::int64_t k) {
-    const Tensor a = tensor({m, k}), b = tensor({k, n}), c = tensor({m, n});
+  double product(std::int64_t m, std::int64_t n, std::int64_t k, Type type = Type::f32) {
+    Tensor a = tensor({m, k}), b = tensor({k, n}), c = tensor({m, n});
+    for (Tensor* t : {&a, &b, &c}) t->type = type;  // any numbers do
+    if (type == Type::bf16)
+      for (const Tensor& t : {a, b}) std::fill_n(static_cast<bf16*>(t.data), t.size(), to_bf16(0.5F));
     const double s = seconds([&] { gemm(c.mat(), a.mat(), b.mat()); });
     for (const Tensor& t : {a, b, c}) pool.release(t.data);
     return 2e-9 * static_cast<double>(m * n * k) / s;
   }
-  double copy_rate() {
-    const Tensor x = tensor({R * 16, C}), y = tensor({R * 16, C});
+  double copy_rate(std::int64_t rows = R * 16) {
+    const Tensor x = tensor({rows, C}), y = tensor({rows, C});
     const double s = seconds([&] { add_scaled({y, 0}, x, 1); });
     for (const Tensor& t : {x, y}) pool.release(t.data);
     return 2e-9 * static_cast<double>(x.bytes()) / s;
@@ -140,28 +143,39 @@ void activation_rows(Bench& b) {
   }
 }
 
+/// Causal attention on the works' sizes.
+struct AttentionSeconds {
+  static constexpr double flops = 2.0 * static_cast<double>(Bench::B * Bench::T * (Bench::T + 1) * Bench::C);
+
+  double forward = 0, backward = 0;
+
+  /// With ALiBi's slopes, or without.
+  AttentionSeconds(Bench& b, const float* slopes) {
+    constexpr auto B = Bench::B, T = Bench::T, H = Bench::H, C = Bench::C;
+    const Tensor qkv = b.tensor({B, T, 3 * C}), dqkv = b.tensor({B, T, 3 * C}), out = b.tensor({B, T, C}),
+                 dout = b.tensor({B, T, C});
+    float* lse = b.buffer(B * H * T);
+    const auto part = [](const Tensor& t, int i) { return t.columns(i * C, C).split_last(H); };
+    const AttentionOptions options{0.125F, {}, slopes, {}};
+    const auto n = attention_backward_scratch(B, T, T, H, C / H);
+    const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
+    forward = seconds([&] {
+      attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
+    });
+    backward = seconds([&] {
+      attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H),
+                         out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
+    });
+  }
+};
+
 void attention_rows(Bench& b) {
-  constexpr auto B = Bench::B, T = Bench::T, H = Bench::H, C = Bench::C;
-  const Tensor qkv = b.tensor({B, T, 3 * C}), dqkv = b.tensor({B, T, 3 * C}), out = b.tensor({B, T, C}),
-               dout = b.tensor({B, T, C});
-  float* lse = b.buffer(B * H * T);
-  const auto part = [](const Tensor& t, int i) { return t.columns(i * C, C).split_last(H); };
-  AttentionOptions options{0.125F, {}, nullptr, {}};
-  const auto n = attention_backward_scratch(B, T, T, H, C / H);
-  const std::span<float> scratch(b.buffer(static_cast<std::int64_t>(n)), n);
-  const double causal = 2.0 * static_cast<double>(B * T * T * C);  // QKᵀ and PV, half of each
-  b.flops("attention_forward, causal", causal, [&] {
-    attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
-  });
-  b.flops("attention_backward, causal", 2.5 * causal, [&] {
-    attention_backward({part(dqkv, 0), 0}, {part(dqkv, 1), 0}, {part(dqkv, 2), 0}, dout.split_last(H),
-                       out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options, scratch);
-  });
-  const std::vector<float> slopes = alibi_slopes(H);
-  options.slopes = slopes.data();
-  b.flops("attention_forward, ALiBi", causal, [&] {
-    attention_forward(out.split_last(H), lse, part(qkv, 0), part(qkv, 1), part(qkv, 2), options);
-  });
+  AttentionSeconds attention(b, nullptr);
+  b.row("attention_forward, causal", attention.forward, AttentionSeconds::flops, true);
+  b.row("attention_backward, causal", attention.backward, 2.5 * AttentionSeconds::flops, true);
+  const std::vector<float> slopes = alibi_slopes(Bench::H);
+  attention = AttentionSeconds(b, slopes.data());
+  b.row("attention_forward, ALiBi", attention.forward, AttentionSeconds::flops, true);
 }
 
 /// Scores by a tanh for each number of each pair: they count as products do.
@@ -306,8 +320,18 @@ void optimizer_rows(Bench& b) {
 }  // namespace
 
 MachineRates machine_rates() {
-  const Bench b;
-  return {b.peak_gflops, b.peak_gbs};
+  Bench b;
+  MachineRates rates;
+  rates.gflops = b.peak_gflops;
+  rates.bf16_gflops = b.product(2048, 1536, 768, Type::bf16);
+  rates.gigabytes_per_second = b.peak_gbs;
+  rates.cache_gigabytes_per_second = b.copy_rate(682);  // 1 MB to 1 MB
+  const AttentionSeconds attention(b, nullptr);
+  rates.attention_gflops = AttentionSeconds::flops * 1e-9 / attention.forward;
+  rates.attention_backward_gflops = 2.5 * AttentionSeconds::flops * 1e-9 / attention.backward;
+  constexpr double small = 2e-9 * 768 * 384 * 128;  // in 10^9 operations
+  rates.call_microseconds = std::max(0.0, 1e6 * (small / b.product(768, 384, 128) - small / rates.gflops));
+  return rates;
 }
 
 std::string kernel_table() {

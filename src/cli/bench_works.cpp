@@ -45,6 +45,21 @@ ModelConfig model_of(const Work& work) {
   return model;
 }
 
+TokenStore random_tokens(const Config& config) {
+  const std::int64_t vocabulary = config.model.vocab_size;
+  const auto count =
+      static_cast<std::size_t>(std::max<std::int64_t>(1'000'000, 2 * config.model.context_length));
+  const auto fill = [&](auto tokens) {
+    const RandomStream stream(config.run.seed, site_hash("bench"), 0);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<typename decltype(tokens)::value_type>(
+          below(static_cast<std::uint64_t>(vocabulary), stream.at(i, 0)[0], 0));
+    return TokenStore(std::move(tokens));
+  };
+  return vocabulary <= 65536 ? fill(std::vector<std::uint16_t>(count))
+                             : fill(std::vector<std::int32_t>(count));
+}
+
 /// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight
 /// and more.
 template <class Step>
@@ -68,25 +83,12 @@ WorkResult time_steps(const Work& work, Precision precision, std::int64_t n, std
 }
 
 WorkResult train_work(const Work& work, Precision precision, std::int64_t steps) {
-  Config config;
-  config.model = model_of(work);
-  config.optim.betas = {0.9, 0.99};
-  config.schedule.kind = ScheduleKind::constant;
-  config.run.batch_size = work.batch;
-  std::vector<std::uint16_t> tokens(1'000'000);
-  const RandomStream stream(config.run.seed, site_hash("bench"), 0);
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] =
-        static_cast<std::uint16_t>(below(static_cast<std::uint64_t>(work.vocabulary), stream.at(i, 0)[0], 0));
-  Transformer model(config.model, true, type_of(precision));
-  model.parameters().initialise(config.run.seed);
-  Workspace workspace;
-  const TokenStore store(std::move(tokens));
-  WindowSampler windows(view(store), work.context, WindowOrder::random, config.run.seed, work.batch);
+  Config config = work_config(work.name);
+  config.run.precision = precision;
+  RandomTraining training(config);
   double loss = 0;
-  WorkResult result = time_steps(work, precision, steps, work.batch * work.context, [&](std::int64_t i) {
-    loss = train_step(model, workspace, windows, config, i + 1).loss;
-  });
+  WorkResult result = time_steps(work, precision, steps, work.batch * work.context,
+                                 [&](std::int64_t) { loss = training.step().loss; });
   result.loss = loss;
   return result;
 }
@@ -116,6 +118,28 @@ std::vector<std::string> work_names() {
 bool is_work(const std::string& name) {
   return std::any_of(works.begin(), works.end(), [&](const Work& w) { return w.name == name; });
 }
+
+Config work_config(const std::string& name) {
+  const Work& work = find(name);
+  Config config;
+  config.model = model_of(work);
+  config.optim.betas = {0.9, 0.99};
+  config.schedule.kind = ScheduleKind::constant;
+  config.run.name = name;
+  config.run.batch_size = work.batch;
+  return config;
+}
+
+RandomTraining::RandomTraining(const Config& config)
+    : config_(config),
+      tokens_(random_tokens(config)),
+      model_(config.model, true, type_of(config.run.precision)),
+      windows_(view(tokens_), config.model.context_length, WindowOrder::random, config.run.seed,
+               config.run.batch_size * config.run.grad_accumulation) {
+  model_.parameters().initialise(config.run.seed);
+}
+
+StepResult RandomTraining::step() { return train_step(model_, workspace_, windows_, config_, ++step_); }
 
 WorkResult run_work(const std::string& name, Precision precision, std::int64_t steps) {
   const Work& work = find(name);

@@ -87,6 +87,7 @@ void add_config(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_attention(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_estimate(CLI::App& app);
 void add_doctor(CLI::App& app);
 
 template <class T>

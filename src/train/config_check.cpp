@@ -161,6 +161,19 @@ class Checks {
 
   void run(const RunConfig& r) {
     if (const std::string mistake = name_mistake(r.name); !mistake.empty()) add({"run.name"}, mistake);
+    const std::vector<std::int64_t>& steps = r.profile_steps;
+    const std::string form = "the first and the last step to profile, such as [10, 12]; [] for none";
+    if (!steps.empty() && steps.size() != 2)
+      add({"run.profile_steps"}, "must have 2 entries, found " + std::to_string(steps.size()), form);
+    if (steps.size() == 2 && steps[0] > steps[1])
+      add({"run.profile_steps"},
+          "begins at step " + std::to_string(steps[0]) + ", which is after its end, step " +
+              std::to_string(steps[1]),
+          form);
+    if (steps.size() == 2 && steps[0] <= steps[1] && steps[0] > r.max_steps)
+      add({"run.profile_steps", "run.max_steps"}, "begins at step " + std::to_string(steps[0]) +
+                                                      ", beyond run.max_steps (" +
+                                                      std::to_string(r.max_steps) + ")");
   }
 };
 

@@ -11,6 +11,13 @@ double Evaluation::bits_per_byte() const {
   return loss * static_cast<double>(tokens) / (std::numbers::ln2 * static_cast<double>(bytes));
 }
 
+std::optional<EvalWindows> validation_windows(const Config& config, const Corpus& corpus) {
+  if (corpus.val().size() == 0) return std::nullopt;
+  return EvalWindows(
+      corpus.val(), corpus.tokenizer,
+      {config.model.context_length, config.data.eval_stride, config.run.batch_size, config.run.eval_batches});
+}
+
 std::optional<Evaluation> evaluate(const Transformer& model, Workspace& workspace, EvalWindows& windows,
                                    const std::function<bool()>& cancelled) {
   Evaluation total;

@@ -1,5 +1,6 @@
 #include "quern/train/optimizer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -10,7 +11,52 @@
 
 namespace quern {
 
+namespace {
+
+Cost norm_cost(const ParamStore& parameters) { return {0, 4 * static_cast<double>(parameters.slab_size())}; }
+
+/// Reads four slabs and writes all but the gradient, and with bf16 the shadow.
+Cost adamw_cost(const ParamStore& parameters, std::int64_t n) {
+  return {0, (parameters.compute() == Type::bf16 ? 30.0 : 28.0) * static_cast<double>(n)};
+}
+
+/// Momentum, its look ahead, norm and scale move 11 matrices, the result 3; each of five Newton-Schulz steps
+/// has products of 2 K²L twice and 2 K³, which with their sums move 6 matrices and 7 squares.
+/// A matrix is (M,N), K and L its smaller and its larger side.
+Cost muon_cost(const ParamStore& parameters, const Parameter& p) {
+  Cost cost;
+  for (const std::int64_t rows : p.matrices) {
+    const double K = static_cast<double>(std::min(rows, p.shape[1])),
+                 L = static_cast<double>(std::max(rows, p.shape[1]));
+    const double shadow = parameters.compute() == Type::bf16 ? 6 * K * L : 0;
+    cost = cost + Cost{5 * (4 * K * K * L + 2 * K * K * K), 4 * (44 * K * L + 35 * K * K) + shadow};
+  }
+  return cost;
+}
+
+}  // namespace
+
+OptimizerCost optimizer_cost(const ParamStore& parameters, const OptimConfig& optim) {
+  OptimizerCost cost;
+  cost.norm = norm_cost(parameters);
+  if (optim.optimizer == OptimizerKind::adamw) {
+    cost.adamw = adamw_cost(parameters, parameters.slab_size());
+    return cost;
+  }
+  for (const Parameter& p : parameters.all()) {
+    if (p.matrices.empty()) {
+      cost.adamw = cost.adamw + adamw_cost(parameters, p.size());
+      continue;
+    }
+    cost.muon = cost.muon + muon_cost(parameters, p);
+    for (const std::int64_t rows : p.matrices)
+      cost.scratch = std::max(cost.scratch, bytes_of_floats(muon_scratch(rows, p.shape[1])));
+  }
+  return cost;
+}
+
 double gradient_norm(ParamStore& parameters) {
+  const ScopedSlice slice(Phase::optimizer, "gradient_norm", norm_cost(parameters));
   return std::sqrt(sum_of_squares(parameters.gradients(), parameters.slab_size()));
 }
 
@@ -28,6 +74,7 @@ namespace {
 
 /// AdamW on a stretch of the slabs.
 void adamw_range(ParamStore& p, std::int64_t begin, std::int64_t end, const AdamW& adamw) {
+  const ScopedSlice slice(Phase::optimizer, "adamw", adamw_cost(p, end - begin));
   adamw_update(p.values() + begin, p.gradients() + begin, p.first_moments() + begin,
                p.second_moments() + begin, end - begin, adamw,
                p.shadow() != nullptr ? p.shadow() + begin : nullptr);
@@ -35,6 +82,7 @@ void adamw_range(ParamStore& p, std::int64_t begin, std::int64_t end, const Adam
 
 /// Muon on each of the matrices that a parameter stacks. The momentum lies in the first moments.
 void muon_parameter(ParamStore& store, const Parameter& p, const Muon& muon, Pool& pool) {
+  const ScopedSlice slice(Phase::optimizer, "muon", muon_cost(store, p), p.name);
   const std::int64_t cols = p.shape[1];
   std::int64_t offset = p.offset;
   for (const std::int64_t rows : p.matrices) {

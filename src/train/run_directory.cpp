@@ -31,9 +31,9 @@ constexpr std::string_view kLockName = "lock";
 constexpr std::string_view kResolvedName = "config.resolved.json";
 
 // What a run consists of, and so all that --overwrite may delete; "lock" stays.
-constexpr std::array<std::string_view, 8> kFileNames{kResolvedName,    "config.json",   "env.json",
+constexpr std::array<std::string_view, 9> kFileNames{kResolvedName,    "config.json",   "env.json",
                                                      "tokenizer.json", "metrics.jsonl", "latest",
-                                                     "report.html",    "log.txt"};
+                                                     "report.html",    "log.txt",       "trace.json"};
 constexpr std::array<std::string_view, 3> kDirectoryNames{"ckpt", "tb", "samples"};
 
 bool is_run_name(std::string_view name) {

@@ -9,6 +9,8 @@
 #include "quern/base/parallel.hpp"
 #include "quern/kernels/gemm.hpp"
 #include "quern/train/environment.hpp"
+#include "quern/train/estimate.hpp"
+#include "quern/train/evaluate.hpp"
 #include "quern/train/load.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/train/trainer.hpp"
@@ -47,17 +49,29 @@ Config settled(Config config, const Corpus& corpus, const Origins& origins) {
   return config;
 }
 
+/// The threads of the run are those of this process from here on.
+void use_threads(const RunConfig& run) {
+  set_thread_count(run.threads != 0 ? static_cast<int>(run.threads) : default_threads());
+}
+
+/// Refuses what does not fit into memory.
+void check_memory(const Config& config, const Corpus& corpus) {
+  const auto windows = validation_windows(config, corpus);
+  require_memory(config, windows ? windows->windows() : 0);
+}
+
 Session start(Files& files, const TrainRequest& request) {
   Origins origins;
   const Config given = load_config(request.config_files, request.sets, &origins);
   Corpus corpus = load_corpus(given.data, given.model.context_length);
   const Config config = settled(given, corpus, origins);
   check_sample_prompt(config, corpus.tokenizer);
+  use_threads(config.run);
+  check_memory(config, corpus);
   RunDirectory directory =
       RunDirectory::create(files, {config.run.name, request.run_dir, "runs", request.overwrite});
-  const int threads = config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads();
-  directory.begin({given_json(given, origins), to_json(config), environment_json(request.commit, threads),
-                   corpus.tokenizer.to_json()});
+  directory.begin({given_json(given, origins), to_json(config),
+                   environment_json(request.commit, thread_count()), corpus.tokenizer.to_json()});
   return {config, std::move(corpus), std::move(directory), std::nullopt, {}};
 }
 
@@ -114,6 +128,8 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   std::move(directory),
                   std::nullopt,
                   {}};
+  use_threads(config.run);
+  check_memory(config, session.corpus);
   CheckpointStore store(files, run);
   if (named) {
     session.checkpoint.emplace(open_named(files, store, *named));
@@ -197,12 +213,19 @@ StartEvent describe(const Session& session, const Transformer& model) {
 
 int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores(); }
 
+RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets) {
+  Origins origins;
+  const Config given = load_config(config_files, sets, &origins);
+  Corpus corpus = load_corpus(given.data, given.model.context_length);
+  Config config = settled(given, corpus, origins);
+  use_threads(config.run);
+  return {std::move(config), std::move(corpus)};
+}
+
 TrainOutcome train(Files& files, const TrainRequest& request,
                    const std::function<void(Observers&, const Config&, const fs::path&)>& watch) {
   Session session = prepare(files, request);
   const Config& config = session.config;
-  set_thread_count(config.run.threads != 0 ? static_cast<int>(config.run.threads) : default_threads());
-
   Transformer model(config.model, true, type_of(config.run.precision));
   JsonlWriter metrics(files, session.directory.metrics(),
                       session.checkpoint ? metrics_bytes(*session.checkpoint) : 0);
@@ -210,7 +233,8 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   Observers observers;
   observers.add(metrics);
   watch(observers, config, session.directory.path());
-  Trainer trainer(config, session.corpus, model, store, metrics, observers);
+  Tracer tracer(files, config.run, session.directory.trace());
+  Trainer trainer(config, session.corpus, model, store, metrics, observers, tracer);
 
   const StartEvent about = describe(session, model);
   if (session.checkpoint) {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include "quern/base/profile.hpp"
 #include "quern/train/optimizer.hpp"
 #include "quern/train/schedule.hpp"
 #include "quern/train/trainer.hpp"
@@ -22,21 +23,31 @@ void require_finite(Transformer& model, const StepResult& result, const OptimCon
           "optim.learning_rate, a longer schedule.warmup_steps or a smaller optim.grad_clip");
 }
 
+Batch batch_of(WindowSampler& windows, std::int64_t step, std::int64_t first_row, std::int64_t rows) {
+  const ScopedSlice slice(Phase::data, "batch");
+  return windows.batch(step - 1, first_row, rows);
+}
+
 }  // namespace
 
 StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& windows, const Config& config,
                       std::int64_t step) {
   const std::int64_t rows = config.run.batch_size;
+  const ScopedSlice slice(Phase::step, "step");
   StepResult result;
+  StepPhases& phases = result.phases;
+  Stopwatch watch;
   result.learning_rate = learning_rate(step, config.optim, config.schedule);
   for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i)
-    result.tokens += windows.batch(step - 1, i * rows, rows).target_tokens;
+    result.tokens += batch_of(windows, step, i * rows, rows).target_tokens;
+  phases.data += watch.lap_ms();
   if (result.tokens == 0) return result;
 
   model.parameters().begin_step();
   Loss loss;
   for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i) {
-    const Batch batch = windows.batch(step - 1, i * rows, rows);
+    const Batch batch = batch_of(windows, step, i * rows, rows);
+    phases.data += watch.lap_ms();
     Tape tape(
         workspace, Mode::train,
         {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)},
@@ -44,7 +55,9 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
     const Loss part =
         model.loss(tape, {batch.inputs, batch.rows, batch.length, batch.starts}, batch.targets,
                    static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
+    phases.forward += watch.lap_ms();
     tape.backward();
+    phases.backward += watch.lap_ms();
     loss.nll += part.nll;
     loss.smoothed += part.smoothed;
   }
@@ -55,6 +68,7 @@ StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& w
   require_finite(model, result, config.optim, step);
   update(model.parameters(), config.optim, result.learning_rate,
          clip_factor(result.gradient_norm, config.optim.grad_clip), step, workspace.pool);
+  phases.optimizer = watch.lap_ms();
   return result;
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "quern/base/process.hpp"
+#include "quern/base/profile.hpp"
 #include "quern/infer/generate.hpp"
 #include "quern/train/evaluate.hpp"
 #include "quern/train/model_tensors.hpp"
@@ -24,21 +26,18 @@ bool every(std::int64_t interval, std::int64_t step) {
 }  // namespace
 
 Trainer::Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store,
-                 JsonlWriter& metrics, Observers& observers)
+                 JsonlWriter& metrics, Observers& observers, Tracer& tracer)
     : config_(config),
       corpus_(corpus),
       model_(model),
       store_(store),
       metrics_(metrics),
       observers_(observers),
+      tracer_(tracer),
       windows_(corpus.train(), config.model.context_length, config.data.order, config.run.seed,
                config.run.batch_size * config.run.grad_accumulation),
-      save_seconds_(guessed_save_seconds(model.parameters())) {
-  if (corpus.val().size() > 0)
-    validation_.emplace(corpus.val(), corpus.tokenizer,
-                        EvalOptions{config.model.context_length, config.data.eval_stride,
-                                    config.run.batch_size, config.run.eval_batches});
-}
+      validation_(validation_windows(config, corpus)),
+      save_seconds_(guessed_save_seconds(model.parameters())) {}
 
 double Trainer::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
@@ -74,10 +73,10 @@ void Trainer::loop() {
 }
 
 void Trainer::step() {
-  const auto begin = std::chrono::steady_clock::now();
+  tell(tracer_.before_step(progress_.step + 1));
+  Stopwatch watch;
   const StepResult result = train_step(model_, workspace_, windows_, config_, progress_.step + 1);
-  const double ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  const double ms = watch.lap_ms();
   progress_.step++;
   progress_.tokens += result.tokens;
   StepEvent event;
@@ -89,6 +88,8 @@ void Trainer::step() {
   event.grad_norm = result.gradient_norm;
   event.ms = ms;
   event.tokens_per_second = static_cast<double>(result.tokens) / (ms / 1000);
+  event.phases = result.phases;
+  event.rss = resident_bytes();
   observers_.on_step(event);
 }
 
@@ -105,6 +106,7 @@ bool Trainer::evaluation_due() const {
 
 void Trainer::save() {
   if (saved_ == progress_.step) return;
+  const ScopedSlice slice(Phase::checkpoint, "checkpoint");
   const double begin = seconds();
   store_.save(
       {progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()), state()});
@@ -123,7 +125,10 @@ void Trainer::announce_checkpoint(double cost) {
 void Trainer::evaluate_now() {
   if (!validation_ || progress_.evaluated == progress_.step) return;
   const double begin = seconds();
-  const auto found = evaluate(model_, workspace_, *validation_, [] { return stop_signal() != 0; });
+  const auto found = [&] {
+    const ScopedSlice slice(Phase::evaluation, "evaluation");
+    return evaluate(model_, workspace_, *validation_, [] { return stop_signal() != 0; });
+  }();
   if (!found) return;
   progress_.evaluated = progress_.step;
   // The untrained model is where a run starts, not something to keep.
@@ -149,7 +154,12 @@ void Trainer::sample_now() {
       {progress_.step, "sample at step " + std::to_string(progress_.step) + ":\n" + text, false});
 }
 
+void Trainer::tell(const std::string& text) {
+  if (!text.empty()) observers_.on_note({progress_.step, text, false});
+}
+
 void Trainer::end(const char* status) {
+  tell(tracer_.finish());
   observers_.on_end({progress_.step, status, seconds(), progress_.best_loss, progress_.best_step});
 }
 

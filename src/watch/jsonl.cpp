@@ -128,6 +128,13 @@ void JsonlEvents::on_step(const StepEvent& event) {
   line["grad_norm"] = event.grad_norm;
   line["ms"] = event.ms;
   line["tokens_per_second"] = event.tokens_per_second;
+  if (event.phases) {
+    line["data_ms"] = event.phases->data;
+    line["forward_ms"] = event.phases->forward;
+    line["backward_ms"] = event.phases->backward;
+    line["optimizer_ms"] = event.phases->optimizer;
+  }
+  if (event.rss > 0) line["rss"] = event.rss;
   append(dump(line));
 }
 

@@ -100,6 +100,10 @@ void add_step(Metrics& metrics, const Line& line) {
   step.grad_norm = line.number("grad_norm");
   step.ms = line.number("ms");
   step.tokens_per_second = line.number("tokens_per_second");
+  if (line.has("data_ms"))
+    step.phases = {line.number("data_ms"), line.number("forward_ms"), line.number("backward_ms"),
+                   line.number("optimizer_ms")};
+  line.read("rss", step.rss);
   if (!metrics.steps.empty() && step.step <= metrics.steps.back().step) {
     throw Wrong{"step " + std::to_string(step.step) + " follows step " +
                 std::to_string(metrics.steps.back().step)};

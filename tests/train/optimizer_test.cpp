@@ -110,3 +110,34 @@ TEST_CASE(
   for (const std::size_t i : {1U, 2U})
     CHECK(std::equal(m[i]->slot.value.f32(), m[i]->slot.value.f32() + m[i]->size(), a[i]->slot.value.f32()));
 }
+
+TEST_CASE("an update states its traffic and its arithmetic as by hand, and what it borrows") {
+  ParamStore store;
+  store.add("w", {4, 8}, true, Init::constant(1)).matrices = {4};
+  store.add("b", {16}, false, Init::constant(1));
+  store.allocate(true);
+  store.initialise(1);
+  store.complete_gradients();
+  OptimConfig optim;
+  CHECK(optimizer_cost(store, optim).norm.bytes == 4 * 48);
+  CHECK(optimizer_cost(store, optim).adamw.bytes == 7 * 4 * 48);
+  optim.optimizer = OptimizerKind::muon;
+  const OptimizerCost cost = optimizer_cost(store, optim);
+  CHECK(cost.adamw.bytes == 7 * 4 * 16);
+  CHECK(cost.muon.flops == 5 * (2 * 2 * 4 * 4 * 8 + 2 * 4 * 4 * 4));
+  CHECK(cost.muon.bytes == 4 * (14 * 32 + 5 * (6 * 32 + 7 * 16)));
+  CHECK(cost.scratch == 4 * (2 * 32 + 2 * 16));
+
+  Pool pool;
+  Profile profile;
+  profile.start();
+  gradient_norm(store);
+  update(store, optim, optim.learning_rate, 1, 1, pool);
+  profile.stop();
+  Cost sum;
+  for (const Slice& slice : profile.slices())
+    if (slice.phase == Phase::optimizer) sum = sum + slice.cost;
+  const Cost all = cost.norm + cost.adamw + cost.muon;
+  CHECK(sum.flops == all.flops);
+  CHECK(sum.bytes == all.bytes);
+}

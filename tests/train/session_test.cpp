@@ -1,7 +1,10 @@
 // Runs as a user makes them: started, stopped, resumed, refused.
 #include "quern/train/session.hpp"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/temporary_directory.hpp"
 #include "catch.hpp"
@@ -92,6 +95,57 @@ TEST_CASE("20 steps equal 10 + resume + 10, bitwise, with dropout, smoothing and
   std::vector<std::int64_t> steps;
   for (const EvalEvent& e : f.metrics("halves").evals) steps.push_back(e.step);
   CHECK(steps == std::vector<std::int64_t>{0, 5, 10, 15, 20});
+}
+
+TEST_CASE("a step's phases add up to no more than the step, and its memory is known") {
+  Fixture f;
+  CHECK(f.run("run") == 0);
+  for (const StepEvent& step : f.metrics("run").steps) {
+    REQUIRE(step.phases);
+    const StepPhases& p = *step.phases;
+    for (const double part : {p.data, p.forward, p.backward, p.optimizer}) CHECK(part > 0);
+    CHECK(p.data + p.forward + p.backward + p.optimizer <= step.ms);
+    CHECK(step.rss > 1 << 20);
+  }
+}
+
+TEST_CASE("a trace of the profiled steps nests, and its operations add up to the steps") {
+  Fixture f;
+  CHECK(f.run("run", {"run.profile_steps=[3,8]", "run.max_steps=10", "model.d_model=64", "model.n_heads=4",
+                      "model.context_length=64", "run.batch_size=16"}) == 0);
+  const auto trace = nlohmann::json::parse(f.bytes("run/trace.json"));
+  struct Open {
+    double end;
+    std::size_t step;  // the step that it lies in, from 1; 0: none
+  };
+  std::map<int, std::vector<Open>> open;         // by thread
+  std::vector<std::pair<double, double>> steps;  // duration, and what operations took
+  std::set<std::string> categories;
+  for (const auto& event : trace) {
+    if (event.at("ph") != "X") continue;
+    const double begin = event.at("ts"), end = begin + event.at("dur").get<double>();
+    categories.insert(event.at("cat"));
+    auto& around = open[event.at("tid")];
+    while (!around.empty() && around.back().end <= begin + 0.0015) around.pop_back();
+    if (!around.empty()) CHECK(end <= around.back().end + 0.0015);  // times are whole nanoseconds
+    std::size_t step = around.empty() ? 0 : around.back().step;
+    if (event["cat"] == "step") {
+      steps.emplace_back(event.at("dur"), 0);
+      step = steps.size();
+    }
+    around.push_back({end, step});
+    const bool operation = event["args"].contains("bytes") || event["name"] == "batch";
+    if (operation && step > 0 && event["tid"] == 0) steps[step - 1].second += event.at("dur").get<double>();
+  }
+  REQUIRE(steps.size() == 6);
+  double best = 0;  // a machine that does something else between two slices spoils a step, not all
+  for (const auto& [duration, operations] : steps) {
+    CHECK(operations <= duration);
+    best = std::max(best, operations / duration);
+  }
+  CHECK(best > 0.97);
+  for (const char* category : {"data", "forward", "backward", "optimizer", "evaluation", "checkpoint"})
+    CHECK(categories.contains(category));
 }
 
 TEST_CASE("a resume from an older checkpoint makes the same future again") {

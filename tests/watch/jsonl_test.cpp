@@ -90,6 +90,8 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   writer.on_step(step(1));
   StepEvent smoothed = step(2);
   smoothed.smoothed_loss = 2.5;
+  smoothed.phases = {0.5, 10, 20, 0.7};
+  smoothed.rss = 1 << 20;
   writer.on_step(smoothed);
   writer.on_eval({2, "val", 2.28, 4096, 0.4, true});
   writer.on_checkpoint({2, "ckpt/step-000000002", 0.05});
@@ -118,6 +120,13 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   CHECK(events[1]["ms"] == 31.2);
   CHECK(events[1]["tokens_per_second"] == 24615.4);
   CHECK_FALSE(events[1].contains("smoothed_loss"));
+  CHECK_FALSE(events[1].contains("data_ms"));
+  CHECK_FALSE(events[1].contains("rss"));
+  CHECK(events[2]["data_ms"] == 0.5);
+  CHECK(events[2]["forward_ms"] == 10);
+  CHECK(events[2]["backward_ms"] == 20);
+  CHECK(events[2]["optimizer_ms"] == 0.7);
+  CHECK(events[2]["rss"] == 1 << 20);
   CHECK(events[2]["smoothed_loss"] == 2.5);
   CHECK(events[3]["event"] == "eval");
   CHECK(events[3]["split"] == "val");

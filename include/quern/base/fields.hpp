@@ -68,9 +68,11 @@ struct EnumSlot {
   void (*set)(void* target, std::size_t index);
 };
 
-/// Where a field's value lies. A vector of strings is written as one string or a list of them.
-using FieldSlot = std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*,
-                               std::array<double, 2>*, std::vector<std::string>*, EnumSlot>;
+/// Where a field's value lies. A vector of strings is written as one string or a list of them, a vector of
+/// integers as a list.
+using FieldSlot =
+    std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*, std::array<double, 2>*,
+                 std::vector<std::string>*, std::vector<std::int64_t>*, EnumSlot>;
 
 struct Field {
   std::string path;  // "optim.learning_rate"; without a dot for a field of the root

@@ -18,6 +18,9 @@ std::int64_t peak_resident_bytes();
 /// the address-space limit leaves (RLIMIT_AS).
 std::int64_t available_memory();
 
+/// Bytes that the address-space limit (RLIMIT_AS) leaves; the largest number when there is none.
+std::int64_t address_space_left();
+
 /// Bytes of the machine's memory.
 std::int64_t total_memory();
 

@@ -108,6 +108,7 @@ struct RunConfig {
   std::int64_t eval_batches = 0;
   std::int64_t checkpoint_interval = 0;
   std::int64_t keep_checkpoints = 3;
+  std::vector<std::int64_t> profile_steps;
 
   void fields(FieldList& f) {
     f("name", name, "First part of the run directory's name.");
@@ -133,6 +134,9 @@ struct RunConfig {
     f("checkpoint_interval", checkpoint_interval, between(0, 1e12),
       "Steps between checkpoints; 0: chosen so that they cost at most 1 % of the time.");
     f("keep_checkpoints", keep_checkpoints, between(2, 1e6), "Checkpoints kept, the best one beside them.");
+    f("profile_steps", profile_steps, between(1, 1e12),
+      "First and last step of which trace.json tells each operation's time (a Chrome trace, for Perfetto); "
+      "empty: none.");
   }
 };
 

@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "quern/autograd/tape.hpp"
+#include "quern/data/corpus.hpp"
 #include "quern/data/evaluation.hpp"
 #include "quern/nn/transformer.hpp"
+#include "quern/train/config.hpp"
 
 namespace quern {
 
@@ -18,6 +20,10 @@ struct Evaluation {
   double perplexity() const;
   double bits_per_byte() const;
 };
+
+/// The windows that a run evaluates its validation split over; nothing when it has no such split. Keeps a
+/// view of the corpus.
+std::optional<EvalWindows> validation_windows(const Config& config, const Corpus& corpus);
 
 /// The mean cost over all targets of `windows`, without dropout. Nothing when `cancelled` said so between two
 /// batches.

@@ -4,6 +4,7 @@
 
 #include "quern/autograd/parameters.hpp"
 #include "quern/base/arena.hpp"
+#include "quern/base/profile.hpp"
 #include "quern/train/config.hpp"
 
 namespace quern {
@@ -26,5 +27,12 @@ std::string first_nonfinite_parameter(ParamStore& parameters);
 /// scratch.
 void update(ParamStore& parameters, const OptimConfig& optim, double learning_rate, double gradient_scale,
             std::int64_t step, Pool& pool);
+
+/// What gradient_norm() and update() cost by part, and the bytes of scratch that they borrow.
+struct OptimizerCost {
+  Cost norm, adamw, muon;
+  std::int64_t scratch = 0;
+};
+OptimizerCost optimizer_cost(const ParamStore& parameters, const OptimConfig& optim);
 
 }  // namespace quern

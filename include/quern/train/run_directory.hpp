@@ -1,6 +1,6 @@
 // A run's directory: one trainer at a time, nothing of anybody else's touched.
 //   config.json config.resolved.json env.json tokenizer.json metrics.jsonl ckpt/ latest report.html tb/
-//   samples/ log.txt lock
+//   samples/ log.txt trace.json lock
 #pragma once
 
 #include <filesystem>
@@ -67,6 +67,7 @@ class RunDirectory {
   std::filesystem::path tokenizer() const { return path_ / "tokenizer.json"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path log() const { return path_ / "log.txt"; }
+  std::filesystem::path trace() const { return path_ / "trace.json"; }
   std::filesystem::path checkpoints() const { return path_ / "ckpt"; }
   std::filesystem::path samples() const { return path_ / "samples"; }
   std::filesystem::path tensorboard() const { return path_ / "tb"; }

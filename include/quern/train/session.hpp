@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "quern/base/files.hpp"
+#include "quern/data/corpus.hpp"
 #include "quern/train/config.hpp"
 #include "quern/watch/events.hpp"
 
@@ -27,11 +28,19 @@ struct TrainOutcome {
 
 /// Trains as the request says; `watch` adds observers once the run's config and directory are known. Errors
 /// before the first step leave nothing behind; later ones leave the run resumable.
-///   new run:  config (2), corpus (3), the directory (4, 7), then training.
+///   new run:  config (2), corpus (3), memory (6), the directory (4, 7), then training.
 ///   resume:   the run's own config with those changes that a resume allows (7 otherwise), its tokenizer, the
 ///             same corpus (7), the newest intact checkpoint, or the named one (3).
 TrainOutcome train(Files& files, const TrainRequest& request,
                    const std::function<void(Observers&, const Config&, const std::filesystem::path&)>& watch);
+
+/// What a new run of these would train with: its config, vocabulary stated, and its corpus. Sets the threads
+/// of this process as the run would.
+struct RunPlan {
+  Config config;
+  Corpus corpus;
+};
+RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets);
 
 /// The threads that run.threads = 0 stands for: OMP_NUM_THREADS when set, else every core this process may
 /// use.

@@ -12,6 +12,7 @@
 #include "quern/nn/transformer.hpp"
 #include "quern/train/checkpoint_store.hpp"
 #include "quern/train/config.hpp"
+#include "quern/train/tracer.hpp"
 #include "quern/watch/events.hpp"
 #include "quern/watch/jsonl.hpp"
 
@@ -23,6 +24,7 @@ struct StepResult {
   double gradient_norm = 0;       // before clipping
   double learning_rate = 0;
   std::int64_t tokens = 0;  // targets that counted
+  StepPhases phases;
 };
 
 /// One update of `model` on step `step` (from 1): all micro-batches, one normaliser (the step's target
@@ -41,7 +43,7 @@ class Trainer {
   };
 
   Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store,
-          JsonlWriter& metrics, Observers& observers);
+          JsonlWriter& metrics, Observers& observers, Tracer& tracer);
 
   /// Takes weights, moments and progress from a checkpoint.
   void restore(const LoadedCheckpoint& checkpoint);
@@ -61,6 +63,7 @@ class Trainer {
   bool evaluation_due() const;
   void sample_now();
   void end(const char* status);
+  void tell(const std::string& text);
   nlohmann::json state();
   double seconds() const;  // since this object was made
 
@@ -70,6 +73,7 @@ class Trainer {
   CheckpointStore& store_;
   JsonlWriter& metrics_;
   Observers& observers_;
+  Tracer& tracer_;
   Workspace workspace_;
   WindowSampler windows_;
   std::optional<EvalWindows> validation_;

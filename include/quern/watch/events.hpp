@@ -38,6 +38,15 @@ struct ResumeEvent {
   std::string checkpoint;  // path relative to the run's directory
 };
 
+/// Where a step's time went, in milliseconds. The head's gradient is made with its loss and counts as
+/// forward.
+struct StepPhases {
+  double data = 0;       // making the batches
+  double forward = 0;    // over all micro-batches
+  double backward = 0;   // over all micro-batches
+  double optimizer = 0;  // the gradient's norm and the update
+};
+
 /// One update.
 struct StepEvent {
   std::int64_t step = 0;    // from 1
@@ -48,6 +57,8 @@ struct StepEvent {
   double grad_norm = 0;                 // global L2 norm before clipping
   double ms = 0;                        // wall time of the step, without evaluation and checkpoints
   double tokens_per_second = 0;         // this step's target tokens over `ms`
+  std::optional<StepPhases> phases = std::nullopt;  // of `ms`; files of older programs do not have them
+  std::int64_t rss = 0;  // bytes of the process in physical memory after it; 0: not known
 };
 
 /// One evaluation.
