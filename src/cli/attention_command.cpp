@@ -39,17 +39,17 @@ std::vector<std::int32_t> tokens_of(const LoadedRun& loaded, const std::string& 
   const auto ids = loaded.tokenizer.encode(read_part(loaded, prompt), {"--prompt", ErrorKind::config});
   if (ids.empty())
     throw Error(ErrorKind::config, "--prompt: no token is left to read", "a prompt with some text");
-  if (static_cast<std::int64_t>(ids.size()) > most_tokens)
-    throw Error(ErrorKind::config,
-                "--prompt: " + std::to_string(ids.size()) + " tokens have " +
-                    std::to_string(ids.size() * ids.size()) + " weights a head, more than anybody reads",
-                "at most " + std::to_string(most_tokens) + " tokens");
   const ModelConfig& model = loaded.config.model;
   if (has_table(model.position) && static_cast<std::int64_t>(ids.size()) > model.context_length)
     throw Error(ErrorKind::config,
                 "--prompt: " + std::to_string(ids.size()) + " tokens, but the model's positions end at " +
                     std::to_string(model.context_length) + " (model.context_length)",
                 "a shorter prompt");
+  if (static_cast<std::int64_t>(ids.size()) > most_tokens)
+    throw Error(ErrorKind::config,
+                "--prompt: " + std::to_string(ids.size()) + " tokens have " +
+                    std::to_string(ids.size() * ids.size()) + " weights a head, more than anybody reads",
+                "at most " + std::to_string(most_tokens) + " tokens");
   return ids;
 }
 

@@ -44,6 +44,7 @@ OptimizerCost optimizer_cost(const ParamStore& parameters, const OptimConfig& op
     return cost;
   }
   for (const Parameter& p : parameters.all()) {
+    if (p.fixed) continue;
     if (p.matrices.empty()) {
       cost.adamw = cost.adamw + adamw_cost(parameters, p.size());
       continue;
