@@ -22,7 +22,8 @@ Outcome train_below(std::int64_t megabytes, const std::filesystem::path& run_dir
                            "' --set run.max_steps=4 --set run.threads=2 --set run.eval_batches=2 2> '" + err +
                            "'";
   const int status = std::system(line.c_str());
-  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), "", get(err)};
+  const bool by_signal = WIFSIGNALED(status);
+  return {by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status), by_signal, "", get(err)};
 }
 
 }  // namespace

@@ -29,14 +29,16 @@ inline std::vector<std::string> resume_words(const std::filesystem::path& path,
   return words;
 }
 
-/// Every step and every evaluation of a run, without what the clock says.
+/// Every step and every evaluation of a run, without what the clock says and the memory that is held.
 inline std::vector<std::string> recorded(const std::filesystem::path& path) {
   std::vector<std::string> lines;
   std::istringstream metrics(get(path / "metrics.jsonl"));
   for (std::string line; std::getline(metrics, line);) {
     auto event = nlohmann::json::parse(line);
     if (event.at("event") != "step" && event.at("event") != "eval") continue;
-    for (const char* measured : {"time", "ms", "tokens_per_second", "seconds"}) event.erase(measured);
+    for (const char* measured : {"time", "ms", "data_ms", "forward_ms", "backward_ms", "optimizer_ms", "rss",
+                                 "tokens_per_second", "seconds"})
+      event.erase(measured);
     lines.push_back(event.dump());
   }
   return lines;
