@@ -2,17 +2,13 @@
 
 #include <cmath>
 
+#include "heads.hpp"
 #include "quern/autograd/ops.hpp"
 #include "quern/kernels/elementwise.hpp"
 #include "quern/kernels/gemm.hpp"
 
 namespace quern {
 namespace {
-
-Sink by_head(Sink sink, std::int64_t heads) {
-  if (sink) sink.to = sink.to.split_last(heads);
-  return sink;
-}
 
 /// The pairs of a query and a key that it sees, of one head.
 double visible_pairs(const AttentionMask& mask, std::int64_t B, std::int64_t T, std::int64_t S) {
@@ -43,9 +39,7 @@ OpCost attention_cost(const Tensor& q, const Tensor& k, std::int64_t heads, std:
 /// attention() and additive_attention(), whose vectors are w (H,D), or none.
 Var attend(Tape& tape, Var q, Var k, Var v, Var w, std::int64_t heads, std::int64_t key_heads,
            AttentionOptions options) {
-  QUERN_CHECK(
-      q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) * key_heads == k.dim(2) * heads,
-      q.shape().rank, q.dim(2), heads, k.dim(2), key_heads);
+  check_heads(q, k, v, heads, key_heads);
   const std::int64_t B = q.dim(0), T = q.dim(1), C = q.dim(2);
   QUERN_CHECK(!w || w.shape().size() == C, C);
   const Var out = tape.make({B, T, C}, q.shape().type);  // (B,T,C)

@@ -1,14 +1,10 @@
 #include "quern/kernels/linear_attention.hpp"
 
+#include "heads.hpp"
 #include "quern/autograd/ops.hpp"
 
 namespace quern {
 namespace {
-
-Sink by_head(Sink sink, std::int64_t heads) {
-  if (sink) sink.to = sink.to.split_last(heads);
-  return sink;
-}
 
 /// The products with the running sums: one a query and one a key forward; two a query and three a key
 /// backward. FAVOR+'s features are a product a query and a key, made twice again in backward and gone back
@@ -29,9 +25,7 @@ OpCost linear_attention_cost(const Tensor& q, const Tensor& k, std::int64_t M, b
 Var linear_attention(Tape& tape, Var q, Var k, Var v, Var directions, std::int64_t heads,
                      std::int64_t key_heads, bool causal, const std::int32_t* lengths,
                      const LinearAttentionState& state) {
-  QUERN_CHECK(
-      q.shape().rank == 3 && same_shape(k.shape(), v.shape()) && q.dim(2) * key_heads == k.dim(2) * heads,
-      q.shape().rank, q.dim(2), heads, k.dim(2), key_heads);
+  check_heads(q, k, v, heads, key_heads);
   const std::int64_t B = q.dim(0), T = q.dim(1), C = q.dim(2), D = C / heads;
   QUERN_CHECK(!directions || (directions.dim(1) == D && !directions.needs_grad()), D);
   QUERN_CHECK(state.sums == nullptr || !tape.recording());

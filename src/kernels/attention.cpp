@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "attention_views.hpp"
 #include "level.hpp"
 #include "quern/base/parallel.hpp"
 
@@ -14,37 +15,22 @@ namespace {
 using kernels::AttentionGradient;
 using kernels::AttentionHead;
 using kernels::AttentionOutput;
-using kernels::AttentionSink;
-
-/// Element (b, 0, h, 0) of a (B,T,H,D) view.
-void* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
-  return x.at(b * x.stride[0] + h * x.stride[2]);
-}
-
-void check_view(const Tensor& x, const Tensor& like) {
-  QUERN_CHECK(x.rank == 4 && x.type == like.type, x.rank);
-  QUERN_CHECK(x.stride[3] == 1 || x.dim[3] == 1, x.stride[3]);
-  QUERN_CHECK(same_shape(x, like), x.dim[0], x.dim[1], x.dim[2], x.dim[3], like.dim[0], like.dim[1],
-              like.dim[2], like.dim[3]);
-}
+using kernels::check_heads;
+using kernels::check_view;
+using kernels::head_of;
+using kernels::sink_of;
+using kernels::workers;
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const AttentionMask& mask = options.mask;
   QUERN_CHECK(options.additive == nullptr || options.scale == 1, options.scale);
-  check_view(q, q);
-  check_view(k, k);
-  QUERN_CHECK(k.type == q.type);
-  check_view(v, k);
-  QUERN_CHECK(k.dim[0] == q.dim[0] && q.dim[2] % k.dim[2] == 0 && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
-              q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
+  check_heads(q, k, v, mask.lengths);
   QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
   QUERN_CHECK(mask.offset >= 0 && mask.window >= 0 && mask.globals >= 0, mask.offset, mask.window,
               mask.globals);
   QUERN_CHECK(mask.window > 0 || mask.globals == 0, mask.globals);
   QUERN_CHECK(mask.starts == nullptr || (mask.offset == 0 && mask.globals == 0 && mask.queries == q.dim[1]),
               mask.offset, mask.globals, mask.queries, q.dim[1]);
-  for (std::int64_t b = 0; mask.lengths != nullptr && b < q.dim[0]; ++b)
-    QUERN_CHECK(mask.lengths[b] >= 0 && mask.lengths[b] <= k.dim[1], b, mask.lengths[b], k.dim[1]);
 }
 
 /// Query head h of sequence b, and the keys that it reads.
@@ -77,8 +63,6 @@ AttentionHead make_head(const Tensor& q, const Tensor& k, const Tensor& v, const
 std::int64_t seen_keys(const AttentionMask& mask, std::int64_t S) {
   return mask.window > 0 ? std::min(S, mask.globals + mask.window + kernels::attention_tile) : S;
 }
-
-std::int64_t workers(std::int64_t B, std::int64_t H) { return std::min<std::int64_t>(thread_count(), B * H); }
 
 /// attention_forward of few queries: the query heads that share a key head go together, as long as every
 /// thread has some.
@@ -169,9 +153,6 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
               scratch.size(), B, T, S, key_heads, D);
   const std::int64_t each = kernels::attention_head_scratch(S, D);
   float* partial = options.additive != nullptr ? scratch.data() + workers(B, key_heads) * each : nullptr;
-  const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
-    return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
-  };
   const std::int64_t grain =
       1 + 100'000 / std::max<std::int64_t>(group * T * seen_keys(options.mask, S) * D * 5, 1);
   parallel_for(B * key_heads, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -184,9 +165,9 @@ void attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, Tensor out, cons
                                           lse + i * T,
                                           dout.stride[1],
                                           out.stride[1],
-                                          sink(dq, b, h),
-                                          sink(dk, b, key_head),
-                                          sink(dv, b, key_head),
+                                          sink_of(dq, b, h),
+                                          sink_of(dk, b, key_head),
+                                          sink_of(dv, b, key_head),
                                           h % group == 0,
                                           (h + 1) % group == 0,
                                           partial != nullptr ? partial + i * D : nullptr};

@@ -4,37 +4,26 @@
 
 #include <algorithm>
 
+#include "attention_views.hpp"
 #include "level.hpp"
 #include "quern/base/parallel.hpp"
 
 namespace quern {
 namespace {
 
-using kernels::AttentionSink;
+using kernels::check_heads;
+using kernels::check_view;
+using kernels::head_of;
 using kernels::LinearAttentionGradient;
 using kernels::LinearAttentionHead;
 using kernels::LinearAttentionOutput;
-
-void* head_of(const Tensor& x, std::int64_t b, std::int64_t h) {
-  return x.at(b * x.stride[0] + h * x.stride[2]);
-}
-
-void check_view(const Tensor& x, const Tensor& like) {
-  QUERN_CHECK(x.rank == 4 && x.type == like.type && same_shape(x, like), x.rank, x.dim[0], x.dim[1], x.dim[2],
-              x.dim[3]);
-  QUERN_CHECK(x.stride[3] == 1 || x.dim[3] == 1, x.stride[3]);
-}
+using kernels::sink_of;
+using kernels::workers;
 
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const LinearAttentionOptions& options) {
-  check_view(q, q);
-  check_view(k, k);
-  check_view(v, k);
-  QUERN_CHECK(k.type == q.type && k.dim[0] == q.dim[0] && q.dim[2] % k.dim[2] == 0 && k.dim[3] == q.dim[3],
-              q.dim[0], k.dim[0], q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
+  check_heads(q, k, v, options.lengths);
   QUERN_CHECK(!options.causal || q.dim[1] == k.dim[1], q.dim[1], k.dim[1]);
   QUERN_CHECK((options.directions != nullptr) == (options.n_features > 0), options.n_features);
-  for (std::int64_t b = 0; options.lengths != nullptr && b < q.dim[0]; ++b)
-    QUERN_CHECK(options.lengths[b] >= 0 && options.lengths[b] <= k.dim[1], b, options.lengths[b], k.dim[1]);
 }
 
 std::int64_t padded(std::int64_t D) { return (D + 15) / 16 * 16; }
@@ -77,7 +66,7 @@ void for_each_head(const Tensor& q, const Tensor& k, const LinearAttentionOption
       q.dim[2] / Hkv * (q.dim[1] + k.dim[1]) * feature_count(options, q.dim[3]) * q.dim[3];
   const std::int64_t grain = 1 + 100'000 / std::max<std::int64_t>(work, 1);
   parallel_for(B * Hkv, grain, [&](std::int64_t begin, std::int64_t end) {
-    QUERN_CHECK(omp_get_thread_num() < std::min<std::int64_t>(thread_count(), B * Hkv), omp_get_thread_num());
+    QUERN_CHECK(omp_get_thread_num() < workers(B, Hkv), omp_get_thread_num());
     for (std::int64_t i = begin; i < end; ++i)
       f(i / Hkv, i % Hkv, scratch.data() + omp_get_thread_num() * each);
   });
@@ -91,8 +80,7 @@ std::int64_t linear_attention_state_size(std::int64_t M, std::int64_t D) {
 
 std::size_t linear_attention_scratch(const Tensor& q, const Tensor& k,
                                      const LinearAttentionOptions& options) {
-  return static_cast<std::size_t>(std::min<std::int64_t>(thread_count(), k.dim[0] * k.dim[2]) *
-                                  scratch_of_head(q, k, options));
+  return static_cast<std::size_t>(workers(k.dim[0], k.dim[2]) * scratch_of_head(q, k, options));
 }
 
 void linear_attention_forward(Tensor out, float* den, Tensor q, Tensor k, Tensor v,
@@ -124,14 +112,11 @@ void linear_attention_backward(Sink dq, Sink dk, Sink dv, Tensor dout, const flo
   if (dk) check_view(dk.to, k);
   if (dv) check_view(dv.to, v);
   const std::int64_t T = q.dim[1], H = q.dim[2], Hkv = k.dim[2];
-  const auto sink = [](const Sink& s, std::int64_t b, std::int64_t h) {
-    return s ? AttentionSink{head_of(s.to, b, h), s.to.stride[1], s.beta} : AttentionSink{nullptr, 0, 0};
-  };
   for_each_head(q, k, options, scratch, [&](std::int64_t b, std::int64_t key_head, float* mine) {
     const std::int64_t h = key_head * (H / Hkv);
     const LinearAttentionGradient gradient = {
-        head_of(dout, b, h), dout.stride[1],        dout.stride[2],        den + (b * H + h) * T,
-        sink(dq, b, h),      sink(dk, b, key_head), sink(dv, b, key_head), dq ? dq.to.stride[2] : 0};
+        head_of(dout, b, h), dout.stride[1],           dout.stride[2],           den + (b * H + h) * T,
+        sink_of(dq, b, h),   sink_of(dk, b, key_head), sink_of(dv, b, key_head), dq ? dq.to.stride[2] : 0};
     kernels::level().linear_attention_backward_head(make_head(q, k, v, options, b, key_head), gradient, mine);
   });
 }

@@ -57,8 +57,7 @@ struct OptimConfig {
   void fields(FieldList& f) {
     f("optimizer", optimizer,
       "adamw: Adam with decoupled weight decay; muon: orthogonalised momentum for the matrices of the "
-      "blocks, "
-      "adamw for embeddings, head, norms and biases.");
+      "blocks, adamw for embeddings, head, norms and biases.");
     f("learning_rate", learning_rate, between(0, 1e6), "Peak learning rate.");
     f("muon_learning_rate", muon_learning_rate, between(0, 1e6),
       "Muon's peak rate; the schedule scales it as it scales learning_rate.");
@@ -121,8 +120,7 @@ struct RunConfig {
       "parameters, weights and moments are f32 with either.");
     f("recompute", recompute,
       "What backward makes again instead of keeping it: whole blocks, or their attention; the same numbers, "
-      "less "
-      "memory, more time.");
+      "less memory, more time.");
     f("threads", threads, between(0, 4096),
       "Threads; 0 means all processors this process may use. QUERN_THREADS overrides files, --set overrides "
       "both.");
@@ -190,9 +188,9 @@ Config load_config(const std::vector<std::string>& files, const std::vector<std:
 void validate(const Config& config);
 
 /// The config with the zeros that the config alone can settle filled in: model.d_ff (see hidden_width),
-/// model.n_kv_heads (n_heads), schedule.decay_steps (run.max_steps)
-/// and, for wsd, schedule.cooldown_steps (a fifth of those, or what the warmup leaves). Called once when a
-/// run is created; resolved(resolved(c)) equals resolved(c).
+/// model.n_kv_heads (n_heads), schedule.decay_steps (run.max_steps) and, for wsd, schedule.cooldown_steps (a
+/// fifth of those, or what the warmup leaves). Called once when a run is created; resolved(resolved(c))
+/// equals resolved(c).
 Config resolved(Config config);
 
 /// The number of tokens the model gets: model.vocab_size, or the tokenizer's when that is 0. A model larger

@@ -73,7 +73,7 @@ struct VectorBackward {
     q_rows = cut(tile * row), dout_rows = cut(tile * row);
     k = cut(head.keys * row), v = cut(head.keys * row);
     dw = cut(lanes * row);
-    zero(dw, lanes * row);
+    if (head.additive != nullptr) zero(dw, lanes * row);
     for (float& one : ones) one = 1;
   }
 
@@ -121,11 +121,7 @@ struct VectorBackward {
 
  private:
   void add_rows(float* to, const float* a, const float* rows, int64_t s, int64_t n, int64_t t, int64_t end) {
-    const Strided left = {a + s * tile + t, tile, 1};
-    int64_t d = 0;
-    for (; d + panel <= row; d += panel)
-      product<2>(to + s * row + d, row, n, left, rows + t * row + d, row, end - t, ones);
-    if (d < row) product<1>(to + s * row + d, row, n, left, rows + t * row + d, row, end - t, ones);
+    wide_product(to + s * row, row, n, {a + s * tile + t, tile, 1}, rows + t * row, row, row, end - t, true);
   }
 };
 

@@ -16,17 +16,6 @@ namespace quern::kernels::QUERN_LEVEL {
 static_assert(linear_tile % panel == 0);
 constexpr int64_t chunk = linear_tile;
 
-/// C = A B, or C += A B: C is (rows, cols), A (rows, depth), B (depth, cols); cols is a multiple of `lanes`.
-static inline void wide_product(float* c, int64_t ldc, int64_t rows, Strided a, const float* b, int64_t ldb,
-                                int64_t cols, int64_t depth, bool add) {
-  float ones[panel];
-  for (float& one : ones) one = 1;
-  const float* keep = add ? ones : nullptr;
-  int64_t j = 0;
-  for (; j + panel <= cols; j += panel) product<2>(c + j, ldc, rows, a, b + j, ldb, depth, keep);
-  if (j < cols) product<1>(c + j, ldc, rows, a, b + j, ldb, depth, keep);
-}
-
 /// The running sums of a head.
 struct Sums {
   float *s, *z;    // (M, padded D), (M)
