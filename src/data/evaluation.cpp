@@ -61,8 +61,9 @@ Batch EvalWindows::batch(std::int64_t i) {
     buffer_.ignore(row, w.ignored);
     batch.target_tokens += length - w.ignored;
     for (std::int64_t t = w.ignored; t < length; ++t) {
-      batch.target_bytes +=
-          static_cast<std::int64_t>(tokenizer_->token_bytes(batch.targets[row * length + t]).size());
+      const std::int32_t before = batch.inputs[row * length + t], target = batch.targets[row * length + t];
+      batch.target_bytes += static_cast<std::int64_t>(tokenizer_->between(before, target).size() +
+                                                      tokenizer_->token_bytes(target).size());
     }
   }
   batch.starts = buffer_.starts();

@@ -1,8 +1,10 @@
 #include "quern/text/tokenizer.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "quern/base/files.hpp"
 #include "quern/base/strict_json.hpp"
@@ -15,7 +17,14 @@ namespace {
 
 constexpr const char* kByteType = "quern-byte";
 constexpr const char* kCharType = "quern-char";
+constexpr const char* kWordType = "quern-word";
 constexpr int kVersion = 1;
+
+constexpr std::string_view kUnknownWord = "<unk>";
+constexpr std::string_view kBetweenWords = " \t\n";
+constexpr std::int32_t kUnknownId = 0;
+constexpr std::int32_t kNewlineId = 1;
+constexpr std::int32_t kFirstWordId = 2;
 
 /// An Error about byte `at` of a text: a file's place is path:line:column, a prompt's name opens the
 /// sentence.
@@ -24,14 +33,14 @@ Error fault(const Text& text, std::size_t at, const std::string& what, const std
   return {text.source.kind, what, hint, place(text.source.name, position_of(text.bytes, at))};
 }
 
-Error not_utf8(const Text& text, std::size_t at) {
+Error not_utf8(const Text& text, std::size_t at, std::string_view tokenizer) {
   char byte[8];
   std::snprintf(byte, sizeof byte, "0x%02X",
                 static_cast<unsigned>(static_cast<unsigned char>(text.bytes[at])));
-  return fault(
-      text, at,
-      std::string(byte) + " at byte " + std::to_string(at) + " is not UTF-8, which the char tokenizer reads",
-      "convert the text to UTF-8, or train with data.tokenizer \"byte\", which takes any bytes");
+  return fault(text, at,
+               std::string(byte) + " at byte " + std::to_string(at) + " is not UTF-8, which the " +
+                   std::string(tokenizer) + " tokenizer reads",
+               "convert the text to UTF-8, or train with data.tokenizer \"byte\", which takes any bytes");
 }
 
 /// f(code point, byte offset) for each character of a text that has to be UTF-8.
@@ -39,10 +48,32 @@ template <class F>
 void for_each_character(const Text& text, F&& f) {
   for (std::size_t at = 0; at < text.bytes.size();) {
     const Utf8Char c = read_utf8(text.bytes.substr(at));
-    if (c.status != Utf8Char::Status::ok) throw not_utf8(text, at);
+    if (c.status != Utf8Char::Status::ok) throw not_utf8(text, at, "char");
     f(c.code_point, at);
     at += c.length;
   }
+}
+
+/// f(word) for each word of a text that has to be UTF-8; newlines come as words.
+template <class F>
+void for_each_word(const Text& text, F&& f) {
+  if (const std::size_t bad = first_non_utf8(text.bytes); bad < text.bytes.size())
+    throw not_utf8(text, bad, "word");
+  for (std::size_t at = 0; at < text.bytes.size();) {
+    if (kBetweenWords.find(text.bytes[at]) == kBetweenWords.npos) {
+      const std::size_t end = std::min(text.bytes.find_first_of(kBetweenWords, at), text.bytes.size());
+      f(text.bytes.substr(at, end - at));
+      at = end;
+    } else {
+      if (text.bytes[at] == '\n') f(text.bytes.substr(at, 1));
+      ++at;
+    }
+  }
+}
+
+bool is_word(std::string_view bytes) {
+  return !bytes.empty() && bytes.find_first_of(kBetweenWords) == bytes.npos &&
+         first_non_utf8(bytes) == bytes.size();
 }
 
 /// The one character that a string of "chars" holds.
@@ -53,6 +84,40 @@ char32_t single_character(const JsonDocument& document, const Json& item) {
     document.fail(item, "expected a string of one character, found " + item.describe());
   }
   return c.code_point;
+}
+
+/// "chars", the code points of a char tokenizer.
+std::vector<char32_t> read_characters(const JsonDocument& document, const Json& list) {
+  std::vector<char32_t> chars;
+  for (const Json& item : document.list(list)) {
+    const char32_t c = single_character(document, item);
+    if (!chars.empty() && c <= chars.back()) {
+      document.fail(item,
+                    describe_character(c) + " is out of order after " + describe_character(chars.back()),
+                    "\"chars\" lists each character once, in rising order of code points");
+    }
+    chars.push_back(c);
+  }
+  return chars;
+}
+
+/// "words" without the two tokens that are always there.
+std::vector<std::string_view> read_words(const JsonDocument& document, const Json& list) {
+  const Json::List& items = document.list(list);
+  const std::string hint = R"("words" begins with "<unk>" and "\n"; then each word once)";
+  std::set<std::string_view> seen;
+  for (std::size_t id = 0; id < items.size(); ++id) {
+    const std::string& token = document.string(items[id]);
+    const bool good = id == kUnknownId   ? token == kUnknownWord
+                      : id == kNewlineId ? token == "\n"
+                                         : is_word(token);
+    if (!good) document.fail(items[id], "expected another token than " + items[id].describe(), hint);
+    if (!seen.insert(token).second) document.fail(items[id], items[id].describe() + " stands twice", hint);
+  }
+  if (items.size() < kFirstWordId) document.fail(list, "\"words\" has no newline", hint);
+  std::vector<std::string_view> words;
+  for (std::size_t id = kFirstWordId; id < items.size(); ++id) words.push_back(document.string(items[id]));
+  return words;
 }
 
 }  // namespace
@@ -95,12 +160,65 @@ Tokenizer Tokenizer::characters(std::span<const Text> texts) {
   return from_characters(sorted);
 }
 
+Tokenizer Tokenizer::from_words(std::span<const std::string_view> words) {
+  Tokenizer t;
+  t.kind_ = Kind::word;
+  t.add_token(kUnknownWord);
+  t.add_token("\n");
+  for (const std::string_view word : words) t.add_token(word);
+  for (std::int32_t id = 0; id < t.vocab_size(); ++id) t.sorted_.push_back(id);
+  std::sort(t.sorted_.begin(), t.sorted_.end(),
+            [&t](std::int32_t a, std::int32_t b) { return t.token_bytes(a) < t.token_bytes(b); });
+  return t;
+}
+
+Tokenizer Tokenizer::words(std::span<const Text> texts) {
+  std::set<std::string_view> distinct;
+  for (const Text& text : texts) for_each_word(text, [&](std::string_view word) { distinct.insert(word); });
+  distinct.erase("\n");
+  distinct.erase(kUnknownWord);
+  if (distinct.empty())
+    throw Error(ErrorKind::file, "no word to make a word tokenizer of: the text is empty");
+  std::uint64_t bytes = 0;
+  for (const std::string_view word : distinct) bytes += word.size();
+  const auto fits = [](std::uint64_t size) { return size <= max_file_bytes; };
+  const auto too_many = [&] {
+    return Error(ErrorKind::file,
+                 "the text has " + std::to_string(distinct.size()) +
+                     " different words, more than a tokenizer file of 16 MiB holds",
+                 "train with data.tokenizer \"char\" or \"byte\"");
+  };
+  if (!fits(bytes)) throw too_many();
+  Tokenizer t = from_words(std::vector<std::string_view>(distinct.begin(), distinct.end()));
+  if (!fits(t.to_json().size())) throw too_many();
+  return t;
+}
+
+Tokenizer Tokenizer::vocabulary(std::span<const std::string> words) {
+  Tokenizer t = from_words(std::vector<std::string_view>(words.begin(), words.end()));
+  for (const std::string& word : words) QUERN_CHECK(is_word(word), word);
+  for (std::size_t i = 1; i < t.sorted_.size(); ++i)
+    QUERN_CHECK(t.token_bytes(t.sorted_[i - 1]) != t.token_bytes(t.sorted_[i]), t.token_bytes(t.sorted_[i]));
+  return t;
+}
+
+std::int32_t Tokenizer::word_id(std::string_view word) const {
+  const auto at =
+      std::lower_bound(sorted_.begin(), sorted_.end(), word,
+                       [this](std::int32_t id, std::string_view wanted) { return token_bytes(id) < wanted; });
+  return at != sorted_.end() && token_bytes(*at) == word ? *at : kUnknownId;
+}
+
 template <class Id>
 void Tokenizer::append(std::vector<Id>& ids, const Text& text) const {
   QUERN_CHECK(vocab_size() - 1 <= static_cast<std::int64_t>(std::numeric_limits<Id>::max()), vocab_size());
   ids.reserve(ids.size() + text.bytes.size());
   if (kind_ == Kind::byte) {
     for (const char c : text.bytes) ids.push_back(static_cast<unsigned char>(c));
+    return;
+  }
+  if (kind_ == Kind::word) {
+    for_each_word(text, [&](std::string_view word) { ids.push_back(static_cast<Id>(word_id(word))); });
     return;
   }
   for_each_character(text, [&](char32_t c, std::size_t at) {
@@ -128,8 +246,20 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, const Source&
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
-  for (const std::int32_t id : ids) text.append(token_bytes(id));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) text.append(between(ids[i - 1], ids[i]));
+    text.append(token_bytes(ids[i]));
+  }
   return text;
+}
+
+std::string_view Tokenizer::between(std::int32_t id, std::int32_t next) const {
+  return kind_ == Kind::word && id != kNewlineId && next != kNewlineId ? " " : "";
+}
+
+std::string_view Tokenizer::name() const {
+  if (kind_ == Kind::word) return "word";
+  return kind_ == Kind::byte ? "byte" : "char";
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id) const {
@@ -142,11 +272,11 @@ std::string Tokenizer::fingerprint() const { return fingerprint_of(to_json()); }
 
 std::string Tokenizer::to_json() const {
   nlohmann::ordered_json json;
-  json["type"] = kind_ == Kind::byte ? kByteType : kCharType;
+  json["type"] = "quern-" + std::string(name());
   json["version"] = kVersion;
-  if (kind_ == Kind::character) {
-    auto& chars = json["chars"] = nlohmann::ordered_json::array();
-    for (int id = 0; id < vocab_size(); ++id) chars.push_back(token_bytes(id));
+  if (kind_ != Kind::byte) {
+    auto& tokens = json[kind_ == Kind::word ? "words" : "chars"] = nlohmann::ordered_json::array();
+    for (int id = 0; id < vocab_size(); ++id) tokens.push_back(token_bytes(id));
   }
   return json.dump() + "\n";
 }
@@ -160,33 +290,24 @@ Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
   const Json& root = document.root;
   const Json& type = document.member(root, "type");
   const std::string& type_name = document.string(type);
-  const bool is_char = type_name == kCharType;
-  if (!is_char && type_name != kByteType) {
+  if (type_name != kByteType && type_name != kCharType && type_name != kWordType) {
     document.fail(type, "unknown tokenizer type " + type.describe(),
-                  "\"quern-byte\" and \"quern-char\" are known");
+                  "\"quern-byte\", \"quern-char\" and \"quern-word\" are known");
   }
+  const std::string tokens = type_name == kCharType ? "chars" : type_name == kWordType ? "words" : "";
   for (const Json::Member& member : document.object(root)) {
-    const bool known = member.key == "type" || member.key == "version" || (is_char && member.key == "chars");
+    const bool known =
+        member.key == "type" || member.key == "version" || (!tokens.empty() && member.key == tokens);
     if (!known)
       document.fail(member.value,
                     "unknown key " + in_quotes(member.key) + " in a " + type_name + " tokenizer");
   }
   document.integer(document.member(root, "version"), kVersion, kVersion);
-  if (!is_char) return bytes();
-
-  const Json& list = document.member(root, "chars");
-  std::vector<char32_t> chars;
-  for (const Json& item : document.list(list)) {
-    const char32_t c = single_character(document, item);
-    if (!chars.empty() && c <= chars.back()) {
-      document.fail(item,
-                    describe_character(c) + " is out of order after " + describe_character(chars.back()),
-                    "\"chars\" lists each character once, in rising order of code points");
-    }
-    chars.push_back(c);
-  }
-  if (chars.empty()) document.fail(list, "\"chars\" is empty");
-  return from_characters(chars);
+  if (tokens.empty()) return bytes();
+  const Json& list = document.member(root, tokens);
+  if (document.list(list).empty()) document.fail(list, in_quotes(tokens) + " is empty");
+  return type_name == kCharType ? from_characters(read_characters(document, list))
+                                : from_words(read_words(document, list));
 }
 
 }  // namespace quern
