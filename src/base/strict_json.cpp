@@ -15,7 +15,7 @@ constexpr std::size_t max_depth = 64;
 /// positions. It only ever walks over text that the parser's lexer has accepted.
 class Locator {
  public:
-  explicit Locator(std::string_view text) : text_(text) {}
+  Locator(std::string_view text, std::int64_t first_line) : text_(text), line_(first_line) {}
 
   /// The start of the next token that is no separator.
   TextPosition next() {
@@ -73,7 +73,7 @@ class Locator {
   std::string_view text_;
   std::size_t offset_ = 0;
   std::size_t line_start_ = 0;
-  std::int64_t line_ = 1;
+  std::int64_t line_;
 };
 
 /// Builds the tree from nlohmann's events; throws Error at the first mistake.
@@ -85,8 +85,9 @@ class Builder {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Builder(std::string_view text, std::string_view name, ErrorKind kind, DuplicateKeys duplicates)
-      : text_(text), name_(name), kind_(kind), duplicates_(duplicates), locator_(text) {}
+  Builder(std::string_view text, std::string_view name, ErrorKind kind, DuplicateKeys duplicates,
+          std::int64_t first_line)
+      : text_(text), name_(name), kind_(kind), duplicates_(duplicates), locator_(text, first_line) {}
 
   bool null() { return scalar(nullptr); }
   bool boolean(bool value) { return scalar(value); }
@@ -252,9 +253,9 @@ bool Builder::parse_error(std::size_t bytes_read, const std::string&,
 }  // namespace
 
 JsonDocument parse_strict(std::string_view text, std::string_view name, ErrorKind kind,
-                          DuplicateKeys duplicates) {
+                          DuplicateKeys duplicates, std::int64_t first_line) {
   const auto refuse = [&](std::size_t offset, const std::string& what, const std::string& hint) {
-    throw Error(kind, what, hint, place(name, Locator(text).at(offset)));
+    throw Error(kind, what, hint, place(name, Locator(text, first_line).at(offset)));
   };
   if (text.starts_with("\xEF\xBB\xBF"))
     refuse(0, "begins with a byte order mark", "save it as UTF-8 without BOM");
@@ -264,7 +265,7 @@ JsonDocument parse_strict(std::string_view text, std::string_view name, ErrorKin
   if (const std::size_t nul = text.find('\0'); nul != text.npos) refuse(nul, "holds a NUL byte", "");
   if (const std::size_t bad = first_non_utf8(text); bad < text.size()) refuse(bad, "is not UTF-8 here", "");
 
-  Builder builder(text, name, kind, duplicates);
+  Builder builder(text, name, kind, duplicates, first_line);
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder, nlohmann::json::input_format_t::json,
                             /*strict=*/true, /*ignore_comments=*/true);
   return {std::move(builder.root), std::string(name), kind};

@@ -58,6 +58,20 @@ TEST_CASE("a column is a byte of its line") {
   CHECK(d.list(d.root)[1].at == TextPosition{1, 8});
 }
 
+TEST_CASE("a text that begins further down in its file counts from there") {
+  const JsonDocument document = parse_strict("{\n \"a\": 1}", "f", ErrorKind::file, DuplicateKeys::refuse, 7);
+  CHECK(document.root.at == TextPosition{7, 1});
+  CHECK(document.root.find("a")->at == TextPosition{8, 7});
+  for (const std::string text : {"{\"a\": }", "{\"a\": \"\xFF\"}", "{\"a\": 1, \"a\": 2}"}) {
+    try {
+      parse_strict(text, "f", ErrorKind::file, DuplicateKeys::refuse, 7);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.place.rfind("f:7:", 0) == 0);
+    }
+  }
+}
+
 TEST_CASE("integers") {
   std::int64_t i = 0;
   std::uint64_t u = 0;

@@ -87,9 +87,10 @@ class JsonDocument {
 /// What becomes of a key that stands twice in an object: an error, or both members stay and the caller tells.
 enum class DuplicateKeys { refuse, keep };
 
-/// Reads `text`; `name` stands in messages (a path). Throws Error(kind) with the place of the first mistake.
+/// Reads `text`; `name` stands in messages (a path), where the text begins at line `first_line`. Throws
+/// Error(kind) with the place of the first mistake.
 JsonDocument parse_strict(std::string_view text, std::string_view name, ErrorKind kind,
-                          DuplicateKeys duplicates = DuplicateKeys::refuse);
+                          DuplicateKeys duplicates = DuplicateKeys::refuse, std::int64_t first_line = 1);
 
 /// A value as it stands on a command line: JSON, else the string itself.
 Json json_or_string(const std::string& text);

@@ -1,0 +1,61 @@
+// What users bring beside plain text: labelled texts, tagged words, texts with a value, pairs of texts.
+//
+//             a line of JSON (.jsonl)                       a line of columns (.tsv), tab between them
+//   label     {"text": "…", "label": "…"}                   text, label
+//   tags      {"tokens": ["…", …], "tags": ["…", …]}        tokens, tags; words with spaces between them
+//   value     {"text": "…", "value": 3.5}                   text, value
+//   pair      {"source": "…", "target": "…"}                source, target; also two files, line by line
+//
+// Lines end with \n or \r\n, the last one may lack it. A record with an empty side (spaces are nothing) and a
+// blank line are skipped and counted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "quern/base/fields.hpp"
+#include "quern/data/corpus.hpp"
+
+namespace quern {
+
+enum class RecordKind { label, tags, value, pair };
+
+constexpr auto enum_names(RecordKind) {
+  return std::to_array<EnumName<RecordKind>>({{RecordKind::label, "label"},
+                                              {RecordKind::tags, "tags"},
+                                              {RecordKind::value, "value"},
+                                              {RecordKind::pair, "pair"}});
+}
+
+/// One example; which members hold something depends on its kind.
+struct Record {
+  std::string text;                 // label, value; the source of a pair
+  std::string label;                // label
+  std::vector<std::string> tokens;  // tags: words without space, tab and newline, at least one
+  std::vector<std::string> tags;    // tags: one for each token, without them too
+  double value = 0;                 // value: finite
+  std::string target;               // pair
+  std::string place;                // "reviews.jsonl:17", for messages about this record
+};
+
+struct RecordSet {
+  std::vector<Record> records;  // at least one, in the file's order
+  std::int64_t skipped = 0;     // blank lines and records with an empty side
+};
+
+/// Reads a file of JSON lines (.jsonl, .json) or columns (.tsv, .txt). Throws Error(file) for what
+/// read_texts refuses and, with file:line or file:line:column, for bytes that are not UTF-8, a line that is
+/// no JSON object, a key that is missing, unknown or of another type, a number of columns other than two, a
+/// token or tag that is not one word, tokens and tags of unequal count, a number that is none or not finite,
+/// and a file without a record; Error(config) for another ending of the name; Error(io) as read_texts.
+RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t memory = physical_memory());
+
+/// Reads two files whose lines are pairs. Blank lines at the end of the longer one are skipped. Throws as
+/// read_records, and Error(file) for unequal numbers of lines: both counts, and the first line without a
+/// partner.
+RecordSet read_parallel(const std::string& source, const std::string& target,
+                        std::uint64_t memory = physical_memory());
+
+}  // namespace quern
