@@ -2,7 +2,7 @@
 # Installs the Debian packages that Quern is built with, those that are missing alone. Works as root or with sudo.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libdnnl-dev nlohmann-json3-dev libcli11-dev catch2)
+packages=(g++ cmake ninja-build libdnnl-dev libpng-dev nlohmann-json3-dev libcli11-dev catch2)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

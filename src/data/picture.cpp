@@ -1,0 +1,154 @@
+#include "picture.hpp"
+
+#include <png.h>
+
+#include <algorithm>
+
+#include "quern/base/check.hpp"
+#include "quern/base/suggest.hpp"
+
+namespace quern {
+namespace {
+
+constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1a\n";
+constexpr std::string_view kPngEnd = "IEND\xAE\x42\x60\x82";  // the last chunk's name and checksum
+
+[[noreturn]] void fail(const std::string& name, const std::string& what, const std::string& hint = {}) {
+  throw Error(ErrorKind::file, what, hint, name);
+}
+
+/// A picture of zeros; its sides may be anything that a header can say.
+Picture blank(std::int64_t width, std::int64_t height, std::int64_t channels, const std::string& name) {
+  if (width < 1 || height < 1) fail(name, "an image without a pixel");
+  if (height > kMaxPictureBytes / width || height * width > kMaxPictureBytes / channels) {
+    fail(name,
+         "an image of " + std::to_string(width) + " x " + std::to_string(height) +
+             " pixels is larger than 64 MiB",
+         "make the images smaller");
+  }
+  Picture picture{height, width, channels, {}};
+  picture.pixels.resize(static_cast<std::size_t>(height * width * channels));
+  return picture;
+}
+
+/// libpng's simplified interface, which frees what it holds whatever happens.
+struct PngReader {
+  png_image image{};
+  PngReader() { image.version = PNG_IMAGE_VERSION; }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_image_free(&image); }
+
+  [[noreturn]] void fail_with(const std::string& name) const {
+    fail(name, "a damaged PNG: " + printable(image.message), "save or fetch it again");
+  }
+};
+
+Picture decode_png(std::string_view bytes, const std::string& name) {
+  if (bytes.find(kPngEnd) == bytes.npos)  // libpng stops at the last pixel and would not miss it
+    fail(name, "a damaged PNG: it ends before its end", "save or fetch it again");
+  PngReader reader;
+  png_image& image = reader.image;
+  if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0) reader.fail_with(name);
+  if ((image.format & PNG_FORMAT_FLAG_ALPHA) != 0)
+    fail(name, "a PNG with an alpha channel", "save it without transparency");
+  const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  Picture picture = blank(image.width, image.height, colour ? 3 : 1, name);
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits mean what 8 bits do, unless the file says otherwise
+  image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  if (png_image_finish_read(&image, nullptr, picture.pixels.data(), 0, nullptr) == 0) reader.fail_with(name);
+  return picture;
+}
+
+/// The numbers of a PGM or PPM: text with white space and comments from # to the line's end between them.
+class PnmReader {
+ public:
+  PnmReader(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+
+  /// The next number, at most `max`.
+  std::int64_t number(std::int64_t max) {
+    skip_space();
+    const std::size_t begin = at_;
+    std::int64_t value = 0;
+    while (at_ < bytes_.size() && is_digit(bytes_[at_])) {
+      value = 10 * value + (bytes_[at_++] - '0');
+      if (value > max) refuse("a number above " + std::to_string(max));
+    }
+    if (at_ == begin) refuse(at_ == bytes_.size() ? "the end of the file" : "something else");
+    return value;
+  }
+
+  /// The bytes behind the one white space that ends a header.
+  std::string_view raster() {
+    if (at_ == bytes_.size() || !is_space(bytes_[at_])) refuse("no white space");
+    return bytes_.substr(at_ + 1);
+  }
+
+  void end() {
+    skip_space();
+    if (at_ < bytes_.size()) refuse("more behind the image");
+  }
+
+ private:
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+  void skip_space() {
+    while (at_ < bytes_.size() && (is_space(bytes_[at_]) || bytes_[at_] == '#')) {
+      if (bytes_[at_] == '#')
+        while (at_ < bytes_.size() && bytes_[at_] != '\n') ++at_;
+      else
+        ++at_;
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& found) const {
+    fail(name_,
+         "a damaged PGM or PPM: expected a number at byte " + std::to_string(at_) + ", found " + found);
+  }
+
+  std::string_view bytes_;
+  const std::string& name_;
+  std::size_t at_ = 2;  // behind "P5"
+};
+
+/// P2 (grey, text), P3 (colour, text), P5 (grey, bytes), P6 (colour, bytes).
+Picture decode_pnm(std::string_view bytes, const std::string& name) {
+  const char kind = bytes[1];
+  const bool text = kind == '2' || kind == '3';
+  PnmReader reader(bytes, name);
+  const std::int64_t width = reader.number(kMaxPictureBytes), height = reader.number(kMaxPictureBytes);
+  const std::int64_t white = reader.number(65535);
+  if (white < 1 || white > 255)
+    fail(name, "a PGM or PPM with " + std::to_string(white) + " for white", "1 to 255 are read");
+  Picture picture = blank(width, height, kind == '2' || kind == '5' ? 1 : 3, name);
+  if (text) {
+    for (std::uint8_t& pixel : picture.pixels) pixel = static_cast<std::uint8_t>(reader.number(white));
+    reader.end();
+  } else {
+    const std::string_view raster = reader.raster();
+    if (raster.size() != picture.pixels.size()) {
+      fail(name,
+           "a damaged PGM or PPM: " + std::to_string(raster.size()) + " bytes of pixels where " +
+               std::to_string(picture.pixels.size()) + " were expected",
+           "save or fetch it again");
+    }
+    std::copy(raster.begin(), raster.end(), picture.pixels.begin());
+  }
+  for (std::uint8_t& pixel : picture.pixels) {
+    if (pixel > white) fail(name, "a damaged PGM or PPM: a pixel is brighter than white");
+    pixel = static_cast<std::uint8_t>((pixel * 255 + white / 2) / white);
+  }
+  return picture;
+}
+
+}  // namespace
+
+Picture decode_picture(std::string_view bytes, const std::string& name) {
+  if (bytes.starts_with(kPngSignature)) return decode_png(bytes, name);
+  const bool pnm = bytes.size() > 2 && bytes[0] == 'P' && std::string_view("2356").find(bytes[1]) < 4;
+  if (pnm) return decode_pnm(bytes, name);
+  fail(name, "no PNG, PGM or PPM", "other images can be converted to one of these");
+}
+
+}  // namespace quern
