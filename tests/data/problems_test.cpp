@@ -87,7 +87,7 @@ std::string read_date(const std::string& question) {
   const int days = days_since_1900(year, month, day);
   if (days < 0) return "no such day";
   if (weekday >= 0 && days % 7 != weekday) return "a wrong weekday";
-  char iso[16];
+  char iso[40];
   std::snprintf(iso, sizeof iso, "%04d-%02d-%02d", year, month, day);
   return iso;
 }
