@@ -5,16 +5,18 @@
 
 #include "attention_level.hpp"
 #include "linear_attention_level.hpp"
+#include "recurrent_level.hpp"
 #include "row_level.hpp"
 
 namespace quern::kernels {
 
 /// Every function of a level: (name, arguments). Each works on the rows [begin, end) or on one (batch, head),
 /// on the calling thread; the drivers in src/kernels/*.cpp cut the work into chunks.
-#define QUERN_LEVEL_KERNELS(X)     \
-  QUERN_LEVEL_ROW_KERNELS(X)       \
-  QUERN_LEVEL_ATTENTION_KERNELS(X) \
-  QUERN_LEVEL_LINEAR_ATTENTION_KERNELS(X)
+#define QUERN_LEVEL_KERNELS(X)            \
+  QUERN_LEVEL_ROW_KERNELS(X)              \
+  QUERN_LEVEL_ATTENTION_KERNELS(X)        \
+  QUERN_LEVEL_LINEAR_ATTENTION_KERNELS(X) \
+  QUERN_LEVEL_RECURRENT_KERNELS(X)
 
 #define QUERN_DECLARE(name, arguments) void name arguments;
 #define QUERN_POINTER(name, arguments) void(*name) arguments;

@@ -49,6 +49,14 @@ struct MapBackward {
   Function function;
 };
 
+/// to = dropout(x) + beta * to
+struct Drop {
+  Rows to, x;  // (R,C), each of either type
+  float beta;
+  int64_t cols;
+  DropoutKey dropout;
+};
+
 struct Rotary {
   Rows y, x;           // (R,H*D), one type; in backward y is dy, and x may be none
   const float* table;  // (T,D): cosines, then sines; null: no rotation
@@ -156,6 +164,7 @@ struct FewRows {
   X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
   X(map, (const Map& a, int64_t begin, int64_t end))                              \
   X(map_backward, (const MapBackward& a, int64_t begin, int64_t end))             \
+  X(drop, (const Drop& a, int64_t begin, int64_t end))                            \
   X(rotary_forward, (const Rotary& a, int64_t begin, int64_t end))                \
   X(rotary_backward, (const RotaryBackward& a, int64_t begin, int64_t end))       \
   X(loss, (const Loss& a, int64_t begin, int64_t end))                            \

@@ -12,9 +12,11 @@
 #include "quern/autograd/tape.hpp"
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/attention.hpp"
+#include "quern/kernels/attention_gru.hpp"
 #include "quern/kernels/embedding.hpp"
 #include "quern/kernels/linear_attention.hpp"
 #include "quern/kernels/norm.hpp"
+#include "quern/kernels/recurrent.hpp"
 
 namespace quern {
 
@@ -38,6 +40,9 @@ struct DropoutSite {
 /// fixed table: then they take no gradient.
 Var embedding(Tape& tape, Tokens tokens, Var table, float scale, Var positions, std::int64_t first_position,
               DropoutSite dropout);
+
+/// dropout(x)  // (B,T,C), of x's type; x itself where nothing is dropped. kernels/dropout.hpp.
+Var dropout(Tape& tape, Var x, DropoutSite dropout);
 
 /// Some outputs of a linear layer: the rows [first, first + count) of its weight; count 0: all.
 struct RowRange {
@@ -114,6 +119,32 @@ ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, NormKind kind, Va
 /// takes w1 (2F,C), b1 (2F): the rows of the gate, then those of the value. One operation: saves the
 /// pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation);
+
+/// A recurrent layer over all steps as one operation (GRU, Cho et al. 2014, 1406.1078; LSTM, Hochreiter &
+/// Schmidhuber 1997). kernels/recurrent.hpp. gates (B,T,G*C): what linear() makes of the input; w_hidden
+/// (G*C,C), b_hidden (G*C) -> (B,T,C), of the type of gates. The options' lengths outlive the tape; with a
+/// state the steps continue it, in inference. Saves the output, the gates' numbers and an LSTM's cells; the
+/// gates that it was given may be consumed.
+Var recurrent(Tape& tape, Var gates, Var w_hidden, Var b_hidden, Cell cell,
+              const RecurrentOptions& options = {});
+
+/// w_query (A,C), v (A), w_context (3C,M), w_hidden (3C,C), b_hidden (3C).
+struct AttentionGruParameters {
+  Var w_query, v, w_context, w_hidden, b_hidden;
+};
+struct AttentionGruStates {
+  Var out, contexts;  // (B,T,C), (B,T,M)
+};
+
+/// A GRU that asks a memory at every step, over all steps as one operation (Bahdanau et al. 2014, 1409.0473,
+/// appendix A). kernels/attention_gru.hpp. gates (B,T,3C): what linear() makes of the input; memory (B,S,M)
+/// and keys (B,S,A), its projection; start (B,C) or none. Keys at or beyond `lengths` (B) are hidden; these
+/// outlive the tape. With a state the steps continue it, in inference. `weights` (B,T,S), or null, gets the
+/// weights, for looking at. Saves both outputs, the queries and the gates' numbers.
+AttentionGruStates attention_gru(Tape& tape, Var gates, Var keys, Var memory, Var start,
+                                 const AttentionGruParameters& parameters,
+                                 const std::int32_t* lengths = nullptr, const RecurrentState& state = {},
+                                 float* weights = nullptr);
 
 /// What a batch's targets cost, as sums in nats over the targets that count.
 struct Loss {

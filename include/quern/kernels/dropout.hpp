@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "quern/base/rng.hpp"
+#include "quern/kernels/tensor.hpp"
 
 namespace quern {
 
@@ -36,5 +37,9 @@ struct Dropout {
     return half >= threshold ? scale : 0;
   }
 };
+
+/// to = factor * x + beta * to, row by row with each element's factor: forward from x to y, backward from dy
+/// to dx. Each is f32 or bf16  // (R,C). There is a dropout. An empty sink is skipped.
+void drop(Sink to, Tensor x, const Dropout& dropout);
 
 }  // namespace quern

@@ -10,7 +10,8 @@ namespace quern {
 /// One layer's keys and values of the tokens read so far; in cross-attention those of the memory, whole.
 struct LayerCache {
   Tensor keys, values;       // (B,capacity,Hkv*D); of linear attention none, but
-  Tensor sums;               // (B,Hkv,state size), the running sums of all tokens
+  Tensor sums;               // (B,Hkv,state size), the running sums of all tokens; of a recurrent layer
+                             // (B,state_width), its state
   std::int64_t length = 0;   // tokens read so far
   std::int64_t dropped = 0;  // of these, those that no later token sees: row r holds token r + dropped, and
                              // token r when that is a global one

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "quern/nn/attention.hpp"
@@ -9,7 +10,7 @@ namespace quern {
 
 /// The keys and values of every layer: what a model that generates need not compute again. With a sliding
 /// window old ones make room for new ones, so that a window's cache does not grow with the text; linear
-/// attention has its running sums in their place.
+/// attention has its running sums in their place, and a recurrent layer its state.
 class KVCache {
  public:
   /// The most tokens that a rolling cache takes at once.
@@ -19,19 +20,25 @@ class KVCache {
   /// global tokens, the window - 1 tokens that the next one sees and `longest_part` new ones. `type` is that
   /// of the model's products.
   KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type);
+  /// Of layers that keep a state of this shape (B,…), f32, in the place of keys and values, which takes any
+  /// number of tokens.
+  KVCache(std::int64_t n_layers, std::span<const std::int64_t> state);
 
   LayerCache* layer(std::size_t i) { return &layers_[i]; }
   /// Tokens read so far.
   std::int64_t length() const { return layers_.empty() ? 0 : layers_[0].length; }
   std::int64_t capacity() const { return capacity_; }
-  /// Whether there is room for any number of tokens: those behind the window go, or there are only sums.
+  /// Whether there is room for any number of tokens: those behind the window go, or there are only sums
+  /// or states.
   bool rolls() const { return rolls_; }
   void clear();
 
  private:
+  void keep_states(std::int64_t n_layers, std::span<const std::int64_t> state);
+
   std::int64_t capacity_;
   bool rolls_;
-  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,Hkv*D), or (layers,B,Hkv,state size)
+  std::unique_ptr<char[]> numbers_;  // (layers,2,B,capacity,Hkv*D), or (layers,B,…)
   std::vector<LayerCache> layers_;
 };
 

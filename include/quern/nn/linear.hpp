@@ -12,10 +12,10 @@ struct Linear {
   Parameter* bias;    // (N) or absent
 
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool has_bias, Init init,
-         std::vector<std::int64_t> parts = {})
+         std::vector<std::int64_t> parts = {}, Init bias_init = Init::constant(0))
       : path(scope.path()),
         weight(scope.matrix("weight", out, in, init, std::move(parts))),
-        bias(has_bias ? scope.vector("bias", out, 0) : nullptr) {}
+        bias(has_bias ? scope.vector("bias", out, bias_init) : nullptr) {}
 
   /// With `rows` only those outputs.
   Var operator()(Tape& tape, Var x, RowRange rows = {}) const {

@@ -32,7 +32,10 @@ class Scope {
   }
   /// A gain or a bias: never decays.
   Parameter* vector(const std::string& name, std::int64_t n, double value) const {
-    return &store_.add((*this / name).path_, {n}, false, Init::constant(value));
+    return vector(name, n, Init::constant(value));
+  }
+  Parameter* vector(const std::string& name, std::int64_t n, Init init) const {
+    return &store_.add((*this / name).path_, {n}, false, init);
   }
 
   /// A matrix that is drawn once, saved with the model, and never trained.
