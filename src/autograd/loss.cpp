@@ -28,7 +28,7 @@ Cost head_cost(const Mat& x, const Tensor& w, bool gradients) {
 }  // namespace
 
 Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, double normaliser,
-                        float label_smoothing) {
+                        float label_smoothing, std::int32_t* predictions) {
   const Mat rows = x.value().mat();  // (R,C)
   const std::int64_t R = rows.rows, V = w.dim(0);
   QUERN_CHECK(w.shape().rank == 2 && w.dim(1) == rows.cols && normaliser > 0, w.dim(1), rows.cols,
@@ -45,6 +45,7 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
     const Tensor logits(logits_block.data(), {n, V});
     const Mat x_rows = rows.row_range(begin, n);
     gemm(logits.mat(), x_rows, w.operand().mat().t());
+    if (predictions != nullptr) most_likely(logits, predictions + begin);
     const Type type = w.operand().type;
     const RowLoss loss =
         cross_entropy_rows(logits, targets + begin, label_smoothing, scale, row_scratch.span(), type);
@@ -57,6 +58,19 @@ Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, d
     if (dw) gemm(dw.to.mat(), dlogits.t(), x_rows, {.beta = begin == 0 ? dw.beta : 1});
   }
   return total;
+}
+
+Loss squared_error(Tape& tape, Var y, const float* values, double normaliser) {
+  const std::int64_t R = y.shape().size();
+  QUERN_CHECK(y.shape().last() == 1 && normaliser > 0, y.shape().last(), normaliser);
+  const Sink dy = tape.recording() ? tape.sink(y) : Sink();
+  QUERN_CHECK(dy.beta == 0, dy.beta);
+  const double bytes = static_cast<double>(y.shape().bytes());
+  Loss loss{0, 0, R};
+  if (const Running run = tape.run("squared_error", {{0, 2 * bytes}, {}}))
+    loss.nll = loss.smoothed =
+        squared_error_rows(dy.to, y.value(), values, static_cast<float>(1 / normaliser));
+  return loss;
 }
 
 }  // namespace quern

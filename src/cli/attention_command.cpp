@@ -10,6 +10,8 @@
 #include "quern/base/check.hpp"
 #include "quern/base/parallel.hpp"
 #include "quern/train/load.hpp"
+#include "quern/train/objective.hpp"
+#include "quern/train/predict.hpp"
 #include "quern/train/session.hpp"
 #include "quern/watch/heatmap.hpp"
 
@@ -53,43 +55,101 @@ std::vector<std::int32_t> tokens_of(const LoadedRun& loaded, const std::string& 
   return ids;
 }
 
-AttentionProbe look(const LoadedRun& loaded, const std::vector<std::int32_t>& ids,
-                    const AttentionCommandOptions& options) {
+/// Who looks, at whom, and how.
+struct Maps {
+  std::vector<std::int32_t> rows, columns;
+  AttentionProbe probe;
+};
+
+AttentionProbe probe_of(const LoadedRun& loaded, const AttentionCommandOptions& options) {
   const ModelConfig& model = loaded.config.model;
   AttentionProbe probe;
-  const std::int64_t last = model.n_layers - 1;
-  probe.layers = {checked("--layer", options.layer.value_or(last), model.n_layers, "model.n_layers")};
+  const std::int64_t last = model.architecture == Architecture::rnn ? 0 : model.n_layers - 1;
+  probe.layers = {checked("--layer", options.layer.value_or(last), last + 1, "model.n_layers")};
   if (options.head) probe.heads = {checked("--head", *options.head, model.n_heads, "model.n_heads")};
-  Workspace workspace;
-  Tape tape(workspace, Mode::infer);
-  loaded.model->logits(tape, {ids.data(), 1, static_cast<std::int64_t>(ids.size())}, nullptr, &probe);
   return probe;
 }
 
-void print_json(const LoadedRun& loaded, const std::vector<std::int32_t>& ids, const AttentionProbe& probe) {
-  nlohmann::ordered_json tokens = nlohmann::ordered_json::array(), maps = nlohmann::ordered_json::array();
-  for (const std::int32_t id : ids) tokens.push_back(std::string(loaded.tokenizer.token_bytes(id)));
-  for (const auto& [layer, head, weights] : probe.found) {
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (auto row = weights.begin(); row != weights.end(); row += static_cast<std::ptrdiff_t>(ids.size()))
-      rows.push_back(std::vector<float>(row, row + static_cast<std::ptrdiff_t>(ids.size())));
-    maps.push_back({{"layer", layer}, {"head", head}, {"weights", rows}});
-  }
-  write_json({{"step", loaded.step}, {"tokens", tokens}, {"maps", maps}});
+/// A text that looks at itself.
+Maps look(const LoadedRun& loaded, const AttentionCommandOptions& options) {
+  std::vector<std::int32_t> ids = tokens_of(loaded, options.prompt);
+  if (framing_of(loaded.config) == Framing::whole && !is_masked(loaded.config) &&
+      head_of(loaded.config) != HeadKind::tags)
+    ids.insert(ids.begin(), PairFraming(loaded.tokenizer, Framing::whole, false).mark());
+  Maps maps{ids, ids, probe_of(loaded, options)};
+  Workspace workspace;
+  Tape tape(workspace, Mode::infer);
+  loaded.model->logits(tape, {ids.data(), 1, static_cast<std::int64_t>(ids.size())}, nullptr, &maps.probe);
+  return maps;
 }
 
-void print_maps(const LoadedRun& loaded, const std::vector<std::int32_t>& ids, const AttentionProbe& probe) {
+/// An answer that looks at its question: row t is the step that writes token t of it.
+Maps look_at_question(const LoadedRun& loaded, const AttentionCommandOptions& options) {
+  Maps maps{{}, tokens_of(loaded, options.prompt), probe_of(loaded, options)};
+  Predictor predictor(loaded, BeamOptions());
+  const auto answer = predictor.predict(options.prompt, {"--prompt", ErrorKind::config}, {});
+  maps.rows = loaded.tokenizer.encode(answer->text);
+  const std::int32_t mark = PairFraming(loaded.tokenizer, Framing::memory, false).mark();
+  std::vector<std::int32_t> inputs = {mark};
+  inputs.insert(inputs.end(), maps.rows.begin(), maps.rows.end());
+  maps.rows.push_back(mark);
+  Workspace workspace;
+  Tape tape(workspace, Mode::infer);
+  const auto length = [](const auto& ids) { return static_cast<std::int64_t>(ids.size()); };
+  Memory memory = loaded.model->encode(tape, {maps.columns.data(), 1, length(maps.columns)});
+  memory.probe = &maps.probe;
+  loaded.model->logits(tape, {inputs.data(), 1, length(inputs)}, nullptr, nullptr, memory);
+  return maps;
+}
+
+nlohmann::ordered_json texts_of(const LoadedRun& loaded, const std::vector<std::int32_t>& ids) {
+  nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+  for (const std::int32_t id : ids) texts.push_back(std::string(loaded.tokenizer.token_bytes(id)));
+  return texts;
+}
+
+void print_json(const LoadedRun& loaded, const Maps& maps) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  const auto width = static_cast<std::ptrdiff_t>(maps.columns.size());
+  for (const auto& [layer, head, weights] : maps.probe.found) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (auto row = weights.begin(); row != weights.end(); row += width)
+      rows.push_back(std::vector<float>(row, row + width));
+    list.push_back({{"layer", layer}, {"head", head}, {"weights", rows}});
+  }
+  nlohmann::ordered_json object = {{"step", loaded.step}, {"tokens", texts_of(loaded, maps.columns)}};
+  if (maps.rows != maps.columns) object["answer"] = texts_of(loaded, maps.rows);
+  object["maps"] = list;
+  write_json(object);
+}
+
+void print_maps(const LoadedRun& loaded, const Maps& maps) {
   const Terminal terminal = inspect_terminal(STDOUT_FILENO);
-  std::vector<std::string> labels;
-  for (const std::int32_t id : ids)
-    labels.push_back(token_label(loaded.tokenizer.token_bytes(id), !terminal.utf8));
-  if (const std::size_t shown = heatmap_size(labels, terminal); shown < ids.size())
-    say("the terminal is too narrow for " + std::to_string(ids.size()) + " tokens: the last " +
+  const auto labels_of = [&](const std::vector<std::int32_t>& ids) {
+    std::vector<std::string> labels;
+    for (const std::int32_t id : ids)
+      labels.push_back(token_label(loaded.tokenizer.token_bytes(id), !terminal.utf8));
+    return labels;
+  };
+  const HeatmapLabels labels = {labels_of(maps.rows), labels_of(maps.columns)};
+  if (const std::size_t shown = heatmap_size(labels, terminal); shown < maps.columns.size())
+    say("the terminal is too narrow for " + std::to_string(maps.columns.size()) + " tokens: the last " +
         std::to_string(shown) + " are shown");
-  for (const auto& [layer, head, weights] : probe.found)
-    write_out((&weights == &probe.found.front().weights ? "" : "\n") + std::string("layer ") +
-              std::to_string(layer) + ", head " + std::to_string(head) + '\n' +
-              heatmap(weights, labels, terminal));
+  for (const auto& found : maps.probe.found)
+    write_out((&found == &maps.probe.found.front() ? "" : "\n") + std::string("layer ") +
+              std::to_string(found.layer) + ", head " + std::to_string(found.head) + '\n' +
+              heatmap(found.weights, labels, terminal));
+}
+
+/// The models that have attention to show, and tokens to name.
+void require_attention(const LoadedRun& loaded) {
+  const ModelConfig& model = loaded.config.model;
+  if (model.architecture == Architecture::vit)
+    throw Error(ErrorKind::config, "this run's model looks at patches of images, which have no names",
+                "a run that reads text");
+  if (model.architecture == Architecture::rnn && !model.reads_source)
+    throw Error(ErrorKind::config, "this run's model is recurrent and has no attention",
+                "a Transformer's run, or a recurrent one that answers questions");
 }
 
 int run(const AttentionCommandOptions& options) {
@@ -97,12 +157,12 @@ int run(const AttentionCommandOptions& options) {
   Files files;
   const LoadedRun loaded = load_run(files, options.run, options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
-  const auto ids = tokens_of(loaded, options.prompt);
-  const AttentionProbe probe = look(loaded, ids, options);
+  require_attention(loaded);
+  const Maps maps = loaded.model->has_memory() ? look_at_question(loaded, options) : look(loaded, options);
   if (options.json)
-    print_json(loaded, ids, probe);
+    print_json(loaded, maps);
   else
-    print_maps(loaded, ids, probe);
+    print_maps(loaded, maps);
   return 0;
 }
 
@@ -117,7 +177,9 @@ void add_attention(CLI::App& app) {
                   [options] { return run(*options); });
   add_text(*command, "--run", options->run, "DIR", "The run's directory")->required();
   add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
-  add_text(*command, "--prompt", options->prompt, "TEXT", "The text that the model reads")->required();
+  add_text(*command, "--prompt", options->prompt, "TEXT",
+           "The text that the model reads; of a model that answers questions, the question")
+      ->required();
   add_number(*command, "--layer", options->layer, at_least(0), "The layer, from 0; the last one by default");
   add_number(*command, "--head", options->head, at_least(0), "The head, from 0; all of the layer by default");
   command->add_flag("--json", options->json, "Print one JSON object");

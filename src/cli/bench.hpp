@@ -44,9 +44,10 @@ class RandomTraining {
  private:
   Config config_;
   TokenStore tokens_;
-  Transformer model_;
+  Examples examples_;  // of an encoder-decoder
+  Model model_;
   Workspace workspace_;
-  WindowSampler windows_;
+  TrainBatches batches_;
   std::int64_t step_ = 0;
 };
 

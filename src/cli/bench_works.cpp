@@ -19,14 +19,21 @@ struct Work {
   std::int64_t layers, heads, d_model, context, batch, vocabulary;
   double dropout;
   std::int64_t steps;
+  Architecture architecture = Architecture::decoder;
 };
 
 constexpr std::array works = {
-    Work{"A", 4, 4, 128, 64, 12, 65, 0, 60},          Work{"B", 6, 6, 384, 256, 64, 65, 0.2, 5},
-    Work{"B0", 6, 6, 384, 256, 64, 65, 0, 5},         Work{"C64", 12, 12, 768, 64, 4, 50304, 0, 8},
-    Work{"C1024", 12, 12, 768, 1024, 4, 50304, 0, 4}, Work{"L2k", 2, 4, 256, 2048, 1, 256, 0, 10},
-    Work{"L4k", 2, 4, 256, 4096, 1, 256, 0, 8},       Work{"L8k", 2, 4, 256, 8192, 1, 256, 0, 6},
-    Work{"L16k", 2, 4, 256, 16384, 1, 256, 0, 4},     Work{"decode", 12, 12, 768, 1024, 1, 50304, 0, 64},
+    Work{"A", 4, 4, 128, 64, 12, 65, 0, 60},
+    Work{"B", 6, 6, 384, 256, 64, 65, 0.2, 5},
+    Work{"B0", 6, 6, 384, 256, 64, 65, 0, 5},
+    Work{"C64", 12, 12, 768, 64, 4, 50304, 0, 8},
+    Work{"C1024", 12, 12, 768, 1024, 4, 50304, 0, 4},
+    Work{"L2k", 2, 4, 256, 2048, 1, 256, 0, 10},
+    Work{"L4k", 2, 4, 256, 4096, 1, 256, 0, 8},
+    Work{"L8k", 2, 4, 256, 8192, 1, 256, 0, 6},
+    Work{"L16k", 2, 4, 256, 16384, 1, 256, 0, 4},
+    Work{"decode", 12, 12, 768, 1024, 1, 50304, 0, 64},
+    Work{"T", 3, 4, 256, 64, 32, 8000, 0, 20, Architecture::encoder_decoder},
 };
 
 const Work& find(const std::string& name) {
@@ -42,6 +49,13 @@ ModelConfig model_of(const Work& work) {
   model.vocab_size = work.vocabulary;
   model.dropout = model.attention_dropout = work.dropout;
   model.bias = false;
+  model.architecture = work.architecture;
+  if (work.architecture != Architecture::encoder_decoder) return model;
+  model.bias = true;  // the 2017 paper's
+  model.norm_placement = NormPlacement::post;
+  model.position = PositionKind::sinusoidal;
+  model.activation = Activation::relu;
+  model.tie_embeddings = false;
   return model;
 }
 
@@ -58,6 +72,31 @@ TokenStore random_tokens(const Config& config) {
   };
   return vocabulary <= 65536 ? fill(std::vector<std::uint16_t>(count))
                              : fill(std::vector<std::int32_t>(count));
+}
+
+/// Questions and answers of random tokens, each as long as the context.
+Examples random_examples(const Config& config, const TokenStore& tokens) {
+  Examples examples;
+  const auto length = static_cast<std::size_t>(config.model.context_length);
+  examples.get = [&tokens, length](Split, std::int64_t index, Example& to) {
+    const TokenView all = view(tokens);
+    for (std::vector<std::int32_t>* row : {&to.source, &to.inputs, &to.targets}) {
+      row->resize(length);
+      const auto n = static_cast<std::int64_t>(length);
+      all.copy(index++ * 37 % (all.size() - n), n, row->data());
+    }
+  };
+  return examples;
+}
+
+TrainBatches random_batches(const Config& config, const TokenStore& tokens, const Examples& examples) {
+  const RunConfig& run = config.run;
+  if (config.model.architecture == Architecture::encoder_decoder)
+    return TrainBatches(ExampleSampler(examples, {WindowOrder::random, run.seed, run.batch_size, 0,
+                                                  run.grad_accumulation, config.model.context_length}));
+  return TrainBatches(WindowSampler(view(tokens), config.model.context_length, WindowOrder::random, run.seed,
+                                    run.batch_size * run.grad_accumulation),
+                      run.batch_size);
 }
 
 /// Runs `step` n times; minimum and median leave out the warm-up: the first step, or the first three of eight
@@ -94,7 +133,7 @@ WorkResult train_work(const Work& work, Precision precision, std::int64_t steps)
 }
 
 WorkResult decode_work(const Work& work, Precision precision, std::int64_t steps) {
-  Transformer model(model_of(work), false, type_of(precision));
+  Model model(model_of(work), false, type_of(precision));
   model.parameters().initialise(1337);
   KVCache cache(model.config(), 1, work.context, type_of(precision));
   Workspace workspace;
@@ -133,13 +172,13 @@ Config work_config(const std::string& name) {
 RandomTraining::RandomTraining(const Config& config)
     : config_(config),
       tokens_(random_tokens(config)),
+      examples_(random_examples(config_, tokens_)),
       model_(config.model, true, type_of(config.run.precision)),
-      windows_(view(tokens_), config.model.context_length, WindowOrder::random, config.run.seed,
-               config.run.batch_size * config.run.grad_accumulation) {
+      batches_(random_batches(config_, tokens_, examples_)) {
   model_.parameters().initialise(config.run.seed);
 }
 
-StepResult RandomTraining::step() { return train_step(model_, workspace_, windows_, config_, ++step_); }
+StepResult RandomTraining::step() { return train_step(model_, workspace_, batches_, config_, ++step_); }
 
 WorkResult run_work(const std::string& name, Precision precision, std::int64_t steps) {
   const Work& work = find(name);

@@ -89,6 +89,8 @@ void add_attention(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_estimate(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_predict(CLI::App& app);
+void add_translate(CLI::App& app);
 
 template <class T>
 CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, FieldRange range,

@@ -62,7 +62,7 @@ struct Subject {
       : store(tokens()),
         model(settings().model, true),
         config(settings()),
-        windows(view(store), context, WindowOrder::random, config.run.seed, rows) {
+        batches(WindowSampler(view(store), context, WindowOrder::random, config.run.seed, rows), rows) {
     model.parameters().initialise(config.run.seed);
   }
 
@@ -87,24 +87,24 @@ struct Subject {
   }
 
   double loss(bool with_gradient) {
-    const Batch batch = windows.batch(0, 0, rows);
+    const Batch batch = batches.batch(0, 0);
     Tape tape(workspace, with_gradient ? Mode::train : Mode::infer);
     const auto count = static_cast<double>(batch.target_tokens);
-    const Loss found = model.loss(tape, {batch.inputs, batch.rows, batch.length}, batch.targets, count, 0);
+    const Loss found = model.loss(tape, input_of(batch), batch.targets, count, 0);
     if (with_gradient) tape.backward();
     return found.nll / count;
   }
   std::vector<double> train(std::int64_t steps) {
     std::vector<double> losses;
     for (std::int64_t step = 1; step <= steps; ++step)
-      losses.push_back(train_step(model, workspace, windows, config, step).loss);
+      losses.push_back(train_step(model, workspace, batches, config, step).loss);
     return losses;
   }
 
   TokenStore store;
-  Transformer model;
+  Model model;
   Config config;
-  WindowSampler windows;
+  TrainBatches batches;
   Workspace workspace;
 };
 

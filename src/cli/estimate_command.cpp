@@ -96,7 +96,7 @@ std::string text_of(const RunPlan& plan, const RunEstimate& e, const Seconds& se
   text += line("a step", grouped(e.tokens_per_step), "tokens");
   text += line("the run", compact(static_cast<double>(e.tokens_per_step) * static_cast<double>(e.steps)),
                "tokens in " + grouped(e.steps) + " steps; the training split has " +
-                   compact(static_cast<double>(plan.corpus.train().size())));
+                   (plan.data.corpus ? compact(static_cast<double>(plan.data.train_size())) : "examples"));
   text += "memory\n" + line("weights", binary_size(m.weights)) + line("gradients", binary_size(m.gradients)) +
           line("moments", binary_size(m.moments)) + line("activations", binary_size(m.activations)) +
           lines_of(m.activations_by_layer, "  ", binary_size) + line("workspace", binary_size(m.workspace)) +
@@ -148,8 +148,8 @@ nlohmann::ordered_json json_of(const RunEstimate& e, const Seconds& seconds) {
 
 int run(const EstimateOptions& options) {
   const RunPlan plan = plan_run(options.files, options.sets);
-  const auto windows = validation_windows(plan.config, plan.corpus);
-  const RunEstimate found = estimate(plan.config, windows ? windows->windows() : 0);
+  const auto batches = validation_batches(plan.config, plan.data);
+  const RunEstimate found = estimate(plan.config, batches ? batches->rows() : 0);
   const MachineRates rates = known_machine_rates(options.measure);
   const Seconds seconds = seconds_of(found, rates, type_of(plan.config.run.precision));
   write_out(options.json ? json_of(found, seconds).dump() + "\n" : text_of(plan, found, seconds));

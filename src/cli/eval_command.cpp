@@ -1,17 +1,17 @@
 // quern eval
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "command.hpp"
 #include "quern/base/parallel.hpp"
-#include "quern/data/corpus.hpp"
 #include "quern/train/evaluate.hpp"
 #include "quern/train/load.hpp"
+#include "quern/train/objective.hpp"
 #include "quern/train/session.hpp"
 #include "quern/train/signals.hpp"
+#include "quern/watch/format.hpp"
 
 namespace quern::cli {
 
@@ -43,24 +43,50 @@ std::int64_t window_length(const Config& config, std::optional<std::int64_t> wan
   return asked;
 }
 
-/// The run's own validation split, or the whole of another text; it holds a window of `length` tokens.
-Corpus corpus_of(const LoadedRun& run, const std::string& text, std::int64_t length) {
-  DataConfig data = run.config.data;
+/// The run's own validation split, or the whole of another text, which holds a window of `length` tokens.
+Dataset data_of(const LoadedRun& run, const std::string& text, std::int64_t length) {
+  DataConfig config = run.config.data;
   if (!text.empty()) {
-    data.text = {text};
-    data.val_fraction = 1;
+    if (problem_kind(config.task) || config.task == TaskKind::shapes)
+      throw Error(ErrorKind::config,
+                  "--text: this run learned data.task " + std::string(enum_name(config.task)) +
+                      ", which reads no file",
+                  "leave --text out");
+    config.text = {text};
+    config.source.clear(), config.target.clear();
+    config.val_fraction = 1;
   }
-  Corpus corpus = load_corpus(data, std::min(length, run.config.model.context_length), run.tokenizer);
-  const std::int64_t tokens = corpus.val().size();
+  DataShape shape = data_shape(run.config);
+  if (config.task == TaskKind::text) shape.context_length = std::min(length, shape.context_length);
+  Dataset data = load_dataset(config, shape, run.tokenizer);
+  const std::int64_t tokens = data.val_size();
   if (tokens == 0)
     throw Error(ErrorKind::file, "this run has no validation split (data.val_fraction is 0)",
                 "name a text with --text FILE");
-  if (tokens <= length)
+  if (data.corpus && tokens <= length)
     throw Error(ErrorKind::file,
                 "--context-length " + std::to_string(length) + ": one window needs " +
                     std::to_string(length + 1) + " tokens, the text has " + std::to_string(tokens),
-                "at most --context-length " + std::to_string(tokens - 1) + ", or a longer text", corpus.name);
-  return corpus;
+                "at most --context-length " + std::to_string(tokens - 1) + ", or a longer text", data.name);
+  return data;
+}
+
+nlohmann::ordered_json json_of(const Evaluation& found, std::int64_t length, std::int64_t step) {
+  nlohmann::ordered_json object = {{"loss", found.loss}, {"perplexity", found.perplexity()}};
+  if (found.bytes > 0) object["bits_per_byte"] = found.bits_per_byte();
+  object["tokens"] = found.tokens;
+  for (const TaskMetric& metric : found.metrics) object[metric.name] = metric.value;
+  object["context_length"] = length;
+  object["step"] = step;
+  return object;
+}
+
+std::string text_of(const Evaluation& found, std::int64_t step, HeadKind head) {
+  std::string text = "step " + std::to_string(step) + ": loss " + fixed(found.loss, 6);
+  if (head != HeadKind::value) text += " nats per token, perplexity " + fixed(found.perplexity(), 4);
+  if (found.bytes > 0) text += ", " + fixed(found.bits_per_byte(), 5) + " bits per byte";
+  for (const TaskMetric& metric : found.metrics) text += ", " + metric.name + " " + fixed(metric.value, 4);
+  return text + ", " + std::to_string(found.tokens) + (head == HeadKind::value ? " values\n" : " tokens\n");
 }
 
 int run(const EvalCommandOptions& options) {
@@ -70,29 +96,22 @@ int run(const EvalCommandOptions& options) {
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   const Config& config = loaded.config;
   const std::int64_t length = window_length(config, options.context_length);
-  const Corpus corpus = corpus_of(loaded, options.text, length);
+  const Dataset data = data_of(loaded, options.text, length);
+  Config whole = config;
+  whole.run.eval_batches = 0;
   // Longer windows, fewer of them at a time: the memory stays that of training.
-  const std::int64_t rows = config.run.batch_size * config.model.context_length / length;
-  EvalWindows windows(corpus.val(), loaded.tokenizer,
-                      {length, config.data.eval_stride, std::max<std::int64_t>(1, rows), 0});
+  whole.run.batch_size =
+      std::max<std::int64_t>(1, config.run.batch_size * config.model.context_length / length);
+  whole.model.context_length = length;
+  EvalBatches batches = *validation_batches(whole, data);
   Workspace workspace;
   const SignalGuard signals;
-  const auto found = evaluate(*loaded.model, workspace, windows, [] { return stop_signal() != 0; });
+  const auto found = evaluate(config, *loaded.model, workspace, batches, [] { return stop_signal() != 0; });
   if (!found) return 128 + stop_signal();
   if (options.json) {
-    write_json({{"loss", found->loss},
-                {"perplexity", found->perplexity()},
-                {"bits_per_byte", found->bits_per_byte()},
-                {"tokens", found->tokens},
-                {"context_length", length},
-                {"step", loaded.step}});
+    write_json(json_of(*found, length, loaded.step));
   } else {
-    char text[200];
-    std::snprintf(text, sizeof text,
-                  "step %lld: loss %.6f nats per token, perplexity %.4f, %.5f bits per byte, %lld tokens\n",
-                  static_cast<long long>(loaded.step), found->loss, found->perplexity(),
-                  found->bits_per_byte(), static_cast<long long>(found->tokens));
-    write_out(text);
+    write_out(text_of(*found, loaded.step, head_of(config)));
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "quern/data/corpus.hpp"
 #include "quern/infer/generate.hpp"
 #include "quern/train/load.hpp"
+#include "quern/train/objective.hpp"
 #include "quern/train/session.hpp"
 #include "quern/train/signals.hpp"
 #include "quern/watch/terminal.hpp"
@@ -71,13 +72,22 @@ Source prompt_source(const SampleOptions& options) {
 
 /// What is worth knowing of a sample and does not show in its text; of the prompt once, it is the same for
 /// all.
-void say_how_it_went(const GenerateResult& result, const Transformer& model, bool first) {
+void say_how_it_went(const GenerateResult& result, const Model& model, bool first) {
   const std::string context = "the context of " + std::to_string(model.config().context_length) + " tokens";
   if (first && result.dropped_tokens > 0) {
     say("the prompt is longer than " + context + ": the model did not read its first " +
         std::to_string(result.dropped_tokens));
   }
   if (result.end == GenerateResult::End::context_full) say(context + " is full (--on-full stop)");
+}
+
+/// A model that continues texts.
+void require_generative(const LoadedRun& run) {
+  if (framing_of(run.config) == Framing::stream) return;
+  throw Error(ErrorKind::config,
+              "this run's model does not continue texts (model.architecture " +
+                  std::string(enum_name(run.config.model.architecture)) + ")",
+              run.model->has_memory() ? "use quern translate" : "use quern predict");
 }
 
 int sample(SampleOptions options) {
@@ -90,6 +100,7 @@ int sample(SampleOptions options) {
   const std::filesystem::path run = run_directory(options);
   const LoadedRun loaded = load_run(files, run, options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
+  require_generative(loaded);
   const auto ids = loaded.tokenizer.encode(read_part(loaded, prompt), prompt_source(options));
   if (loaded.config.data.pack == PackKind::documents)
     options.generate.stop.emplace_back(end_of_text);  // behind it training begins anew

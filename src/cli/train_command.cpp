@@ -12,6 +12,7 @@
 #include "quern/base/process.hpp"
 #include "quern/base/suggest.hpp"
 #include "quern/data/locate.hpp"
+#include "quern/train/objective.hpp"
 #include "quern/train/session.hpp"
 #include "quern/watch/console.hpp"
 #include "quern/watch/curves.hpp"
@@ -65,7 +66,11 @@ int run(const TrainOptions& options) {
   Files files;
   const Terminal terminal = inspect_terminal(STDERR_FILENO, colour_policy(options.colour).value());
   Descriptor log;
+  std::string command;  // what the model is for
   const auto watch = [&](Observers& observers, const Config& config, const std::filesystem::path& run_dir) {
+    command = framing_of(config) == Framing::stream   ? "sample"
+              : framing_of(config) == Framing::memory ? "translate"
+                                                      : "predict";
     ConsoleOptions console;
     console.terminal = terminal;
     console.log_interval = options.verbose ? 1 : config.watch.log_interval;
@@ -83,7 +88,8 @@ int run(const TrainOptions& options) {
     const std::string path = outcome.run_dir.string();
     const std::string picture = loss_picture(read_runs({path}), plot_options(terminal));
     std::fprintf(stderr, "\n%s\n", picture.c_str());
-    say("sample it:  quern sample --run " + shell_word(path));
+    say((command == "sample" ? "sample it:  quern " : "try it:  quern ") + command + " --run " +
+        shell_word(path));
   }
   return outcome.exit_code;
 }

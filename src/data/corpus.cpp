@@ -152,12 +152,12 @@ std::vector<TextFile> read_texts(const std::vector<std::string>& paths, std::uin
 
 Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> texts) {
   if (name == "byte") return Tokenizer::bytes();
-  if (name == "char") {
+  if (name == "char" || name == "word") {
     std::vector<Text> views;
     for (const TextFile& text : texts) views.push_back({text.bytes, {text.name, ErrorKind::file}});
-    return Tokenizer::characters(views);
+    return name == "char" ? Tokenizer::characters(views) : Tokenizer::words(views);
   }
-  return with_hint("data.tokenizer is \"byte\", \"char\" or the path of a tokenizer.json",
+  return with_hint("data.tokenizer is \"byte\", \"char\", \"word\" or the path of a tokenizer.json",
                    [&] { return Tokenizer::load(name); });
 }
 

@@ -42,31 +42,32 @@ std::int64_t EvalWindows::target_tokens() const {
 }
 
 Batch EvalWindows::batch(std::int64_t i) {
+  constexpr std::uint32_t evaluation_step = 0xffffffff;  // no step of training draws as this one does
   QUERN_CHECK(i >= 0 && i < batches(), i, batches());
   const std::int64_t length = options_.context_length;
   const std::int64_t first = i * options_.batch_size;
   const std::int64_t rows = std::min(options_.batch_size, taken_ - first);
   buffer_.resize(rows, length);
-  Batch batch{.rows = rows,
-              .length = length,
-              .inputs = buffer_.inputs(),
-              .targets = buffer_.targets(),
-              .starts = nullptr,
-              .target_tokens = 0,
-              .target_bytes = 0,
-              .first_row = first};
+  Batch batch;
+  batch.rows = rows;
+  batch.length = length;
+  batch.first_row = first;
   for (std::int64_t row = 0; row < rows; ++row) {
     const Window w = window(first + row);
     buffer_.fill(row, tokens_, w.start);
+    if (options_.masking) buffer_.mask(row, *options_.masking, evaluation_step, first + row);
     buffer_.ignore(row, w.ignored);
-    batch.target_tokens += length - w.ignored;
-    for (std::int64_t t = w.ignored; t < length; ++t) {
-      const std::int32_t before = batch.inputs[row * length + t], target = batch.targets[row * length + t];
-      batch.target_bytes += static_cast<std::int64_t>(tokenizer_->between(before, target).size() +
-                                                      tokenizer_->token_bytes(target).size());
-    }
   }
+  batch.inputs = buffer_.inputs();
+  batch.targets = buffer_.targets();
   batch.starts = buffer_.starts();
+  batch.target_tokens = buffer_.count_targets(rows);
+  for (std::int64_t j = 0; j < rows * length; ++j) {
+    if (options_.masking || batch.targets[j] == kIgnore) continue;
+    const std::int32_t before = batch.inputs[j], target = batch.targets[j];
+    batch.target_bytes += static_cast<std::int64_t>(tokenizer_->between(before, target).size() +
+                                                    tokenizer_->token_bytes(target).size());
+  }
   return batch;
 }
 

@@ -177,4 +177,11 @@ ImageSet read_image_folder(const std::string& folder, std::uint64_t memory) {
   return set;
 }
 
+ImageSet read_image(const std::string& path) {
+  Files files;
+  ImageSet set;
+  append(set, decode_picture(read_file(files, path, kMaxPictureFile), path), 0, path, path);
+  return set;
+}
+
 }  // namespace quern

@@ -30,18 +30,43 @@ void BatchBuffer::fill(std::int64_t row, TokenView tokens, std::int64_t start) {
   if (packed_) tokens.copy_starts(start, length_, starts_.data() + row * length_);
 }
 
+void BatchBuffer::mask(std::int64_t row, const Masking& masking, std::uint32_t step, std::int64_t index) {
+  constexpr std::uint64_t site = site_hash("data.mask");
+  const RandomStream stream(masking.seed, site, step);
+  for (std::int64_t t = 0; t < length_; ++t) {
+    std::int32_t &input = inputs_[static_cast<std::size_t>(row * length_ + t)],
+                 &target = targets_[static_cast<std::size_t>(row * length_ + t)];
+    const auto bits = stream.at(static_cast<std::uint64_t>(index), static_cast<std::uint32_t>(t));
+    target = input;
+    if (uniform(bits[0]) >= 0.15) {
+      target = kIgnore;
+    } else if (const double fate = uniform(bits[1]); fate < 0.8) {
+      input = masking.token;
+    } else if (fate < 0.9) {
+      input =
+          static_cast<std::int32_t>(below(static_cast<std::uint64_t>(masking.vocabulary), bits[2], bits[3]));
+    }
+  }
+}
+
+std::int64_t BatchBuffer::count_targets(std::int64_t rows) const {
+  return std::count_if(targets_.begin(), targets_.begin() + rows * length_,
+                       [](std::int32_t target) { return target != kIgnore; });
+}
+
 void BatchBuffer::ignore(std::int64_t row, std::int64_t count) {
   QUERN_CHECK(count >= 0 && count <= length_, count, length_);
   std::fill_n(targets_.data() + row * length_, count, kIgnore);
 }
 
 WindowSampler::WindowSampler(TokenView tokens, std::int64_t context_length, WindowOrder order,
-                             std::uint64_t seed, std::int64_t rows_per_step)
+                             std::uint64_t seed, std::int64_t rows_per_step, std::optional<Masking> masking)
     : tokens_(tokens),
       context_length_(context_length),
       order_(order),
       seed_(seed),
-      rows_per_step_(rows_per_step) {
+      rows_per_step_(rows_per_step),
+      masking_(masking) {
   QUERN_CHECK(context_length >= 1 && tokens.size() > context_length, context_length, tokens.size());
   QUERN_CHECK(rows_per_step >= 1, rows_per_step);
 }
@@ -71,15 +96,19 @@ std::int64_t WindowSampler::start(std::int64_t step, std::int64_t row) const {
 
 Batch WindowSampler::batch(std::int64_t step, std::int64_t first_row, std::int64_t rows) {
   buffer_.resize(rows, context_length_);
-  for (std::int64_t row = 0; row < rows; ++row) buffer_.fill(row, tokens_, start(step, first_row + row));
-  return {.rows = rows,
-          .length = context_length_,
-          .inputs = buffer_.inputs(),
-          .targets = buffer_.targets(),
-          .starts = buffer_.starts(),
-          .target_tokens = rows * context_length_,
-          .target_bytes = 0,
-          .first_row = first_row};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    buffer_.fill(row, tokens_, start(step, first_row + row));
+    if (masking_) buffer_.mask(row, *masking_, static_cast<std::uint32_t>(step), first_row + row);
+  }
+  Batch batch;
+  batch.rows = rows;
+  batch.length = context_length_;
+  batch.inputs = buffer_.inputs();
+  batch.targets = buffer_.targets();
+  batch.starts = buffer_.starts();
+  batch.target_tokens = masking_ ? buffer_.count_targets(rows) : rows * context_length_;
+  batch.first_row = first_row;
+  return batch;
 }
 
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t seed, std::uint32_t key) {

@@ -19,7 +19,7 @@ std::int32_t first_token(const Tokenizer& tokenizer) {
 /// The tokens so far and the part of them that the model has read.
 class Context {
  public:
-  Context(const Transformer& model, std::span<const std::int32_t> prompt)
+  Context(const Model& model, std::span<const std::int32_t> prompt)
       : reader_(model), tokens_(prompt.begin(), prompt.end()) {
     const auto limit = reader_.limit();
     if (limit) begin_ = std::max<std::int64_t>(0, size() - *limit);
@@ -91,9 +91,8 @@ void check(const GenerateOptions& options) {
                 "leave --stop out to go on to --max-new-tokens");
 }
 
-GenerateResult generate(const Transformer& model, const Tokenizer& tokenizer,
-                        std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                        const std::function<void(std::string_view)>& on_text,
+GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
+                        const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
                         const std::function<bool()>& cancelled) {
   using End = GenerateResult::End;
   check(options);
@@ -114,7 +113,10 @@ GenerateResult generate(const Transformer& model, const Tokenizer& tokenizer,
       }
       const auto logits = context.read().first(static_cast<std::size_t>(tokenizer.vocab_size()));
       const std::int32_t id = sampler.next(logits, context.history(), result.new_tokens++);
-      if (!output.push(tokenizer.token_bytes(id))) return End::stop_string;
+      const bool follows = !prompt.empty() || result.new_tokens > 1;
+      const std::string_view gap =
+          follows ? tokenizer.between(context.history().back(), id) : std::string_view();
+      if (!output.push(std::string(gap) + std::string(tokenizer.token_bytes(id)))) return End::stop_string;
       context.append(id);
     }
     return End::length;

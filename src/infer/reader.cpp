@@ -6,7 +6,7 @@
 namespace quern {
 namespace {
 
-std::unique_ptr<KVCache> make_cache(const Transformer& model, std::int64_t capacity) {
+std::unique_ptr<KVCache> make_cache(const Model& model, std::int64_t capacity) {
   return std::make_unique<KVCache>(model.config(), 1, capacity, model.parameters().compute());
 }
 
@@ -16,7 +16,7 @@ void copy_rows(const Tensor& to, const Tensor& from, std::int64_t rows) {  // (1
 
 }  // namespace
 
-Reader::Reader(const Transformer& model)
+Reader::Reader(const Model& model)
     : model_(model), cache_(make_cache(model, model.config().context_length)) {}
 
 std::optional<std::int64_t> Reader::limit() const {

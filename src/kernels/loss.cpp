@@ -36,4 +36,28 @@ Mat gradient_of(Tensor logits, Type gradient_type) {
   return gradient;
 }
 
+void most_likely(Tensor logits, std::int32_t* classes) {
+  const std::int64_t rows = logits.rows(), cols = logits.last();
+  const Mat x = logits.mat();
+  parallel_for(rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* row = x.f32() + r * x.row_stride;
+      std::int64_t best = 0;
+      for (std::int64_t v = 1; v < cols; ++v)
+        if (row[v] > row[best]) best = v;
+      classes[r] = static_cast<std::int32_t>(best);
+    }
+  });
+}
+
+double squared_error_rows(Tensor dy, Tensor y, const float* values, float gradient_scale) {
+  double total = 0;
+  for (std::int64_t r = 0; r < y.size(); ++r) {
+    const float error = y.f32()[r] - values[r];
+    total += static_cast<double>(error) * static_cast<double>(error);
+    if (dy) dy.f32()[r] = gradient_scale * 2 * error;
+  }
+  return total;
+}
+
 }  // namespace quern

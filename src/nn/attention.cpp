@@ -22,6 +22,13 @@ Parameter* score_parameter(const Scope& scope, const ModelConfig& config) {
   }
 }
 
+/// The mixtures of low-rank attention, which only encoders have: as far apart as an average of all places.
+Parameter* mixtures(const Scope& scope, const char* name, const ModelConfig& config, AttentionRole role) {
+  if (config.attention != AttentionKind::low_rank || role != AttentionRole::both_ways) return nullptr;
+  return scope.table(name, config.rank, config.context_length,
+                     Init::normal(1 / std::sqrt(static_cast<double>(config.context_length))));
+}
+
 /// Row t of sequence b.
 char* at(const Tensor& x, std::int64_t b, std::int64_t t) { return x.at(b * x.stride[0] + t * x.stride[1]); }
 
@@ -49,7 +56,7 @@ Tensor prefix(Tensor cached, std::int64_t n) {
 
 }  // namespace
 
-MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config)
+MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& config, AttentionRole role)
     : path(scope.path()),
       heads(config.n_heads),
       key_heads(quern::key_heads(config)),
@@ -66,10 +73,13 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope, const ModelConfig& co
               ? (scope / "favor")
                     .fixed_matrix("directions", feature_count(config), head_width(config), Init::orthogonal())
               : nullptr),
+      key_mixtures(mixtures(scope / "low_rank", "keys", config, role)),
+      value_mixtures(mixtures(scope / "low_rank", "values", config, role)),
       score_weight(score_parameter(scope / "score", config)),
       out(scope / "out", config.d_model, config.d_model, config.bias,
           residual_init(config, config.d_model, config.d_model)),
       dropout{scope.site(), config.attention_dropout},
+      causal(role == AttentionRole::causal),
       window(config.attention == AttentionKind::sliding_window ? config.window : 0),
       globals(window > 0 ? config.global_tokens : 0) {
   if (config.position == PositionKind::alibi) slopes = alibi_slopes(heads);
@@ -174,7 +184,12 @@ Var MultiHeadAttention::operator()(Tape& tape, Var x, Var memory, const Attentio
   mask.causal = false;
   mask.lengths = context.lengths;
   const bool own = memory == x;
-  const Heads of = own ? self(tape, x, context, cache, mask) : cross(tape, x, memory, cache);
+  Heads of = own ? self(tape, x, context, cache, mask) : cross(tape, x, memory, cache);
+  if (key_mixtures != nullptr) {  // (B,R,K), of which none is padding
+    of.k = sequence_projection(tape, of.k, var(key_mixtures), context.lengths);
+    of.v = sequence_projection(tape, of.v, var(value_mixtures), context.lengths);
+    mask.lengths = nullptr;
+  }
   const float* bias = own && !slopes.empty() ? slopes.data() : nullptr;
   if (context.probe != nullptr) show(tape, *context.probe, context.layer, of, mask, bias);
   const Var y = attended(tape, of, mask, bias, own ? cache : nullptr);  // (B,T,C)

@@ -5,6 +5,8 @@
 #include <cctype>
 
 #include "quern/base/suggest.hpp"
+#include "quern/data/dataset.hpp"
+#include "quern/train/objective.hpp"
 
 namespace quern {
 
@@ -31,7 +33,9 @@ class Checks {
   }
 
   void model(const ModelConfig& m, const DataConfig& data) {
-    if (m.d_model % m.n_heads != 0)
+    const bool heads = m.architecture != Architecture::rnn ||
+                       (is_pair(data.task) && m.score != ScoreKind::additive);  // Luong's
+    if (heads && m.d_model % m.n_heads != 0)
       add({"model.d_model", "model.n_heads"},
           std::to_string(m.d_model) + " is not divisible by model.n_heads (" + std::to_string(m.n_heads) +
               ")",
@@ -117,6 +121,125 @@ class Checks {
         "set " + with + " to " + wanted + ", or leave " + path + " out");
   }
 
+  /// What an architecture is made for, and which data it takes.
+  void architecture(const ModelConfig& m, const DataConfig& d) {
+    const auto refuse = [&](const char* path, std::string_view value, const std::string& hint) {
+      add({path, "model.architecture"},
+          in_quotes(value) + " is not defined with model.architecture " +
+              in_quotes(enum_name(m.architecture)),
+          hint);
+    };
+    const std::string_view task = enum_name(d.task);
+    const bool labelled =
+        d.task == TaskKind::classification || d.task == TaskKind::tagging || d.task == TaskKind::regression;
+    const bool drawn_label = d.task == TaskKind::majority || d.task == TaskKind::parity;
+    const bool images = d.task == TaskKind::images || d.task == TaskKind::shapes;
+    if (images != (m.architecture == Architecture::vit))
+      refuse("data.task", task,
+             images ? "images are read by vit alone" : "vit reads images: data.task images or shapes");
+    switch (m.architecture) {
+      case Architecture::decoder:
+      case Architecture::rnn:
+        recurrent(m, d);
+        if (labelled)
+          refuse("data.task", task, "it labels what was read as a whole: model.architecture encoder");
+        break;
+      case Architecture::encoder:
+        if (!labelled && !drawn_label && !images && d.task != TaskKind::text && d.task != TaskKind::recall)
+          refuse("data.task", task, "an encoder alone writes no answer: decoder, encoder_decoder or rnn");
+        break;
+      case Architecture::encoder_decoder:
+        if (labelled || drawn_label || d.task == TaskKind::text || d.task == TaskKind::recall)
+          refuse("data.task", task, "it reads a question and writes an answer: translation, copy, dates, …");
+        break;
+      case Architecture::vit: break;
+    }
+    if (has_encoder(m.architecture) && m.position == PositionKind::alibi)
+      refuse("model.position", "alibi",
+             "its bias is for tokens that came before, and an encoder sees both ways");
+    const bool low_rank = m.attention == AttentionKind::low_rank;
+    if (low_rank && m.architecture != Architecture::encoder && m.architecture != Architecture::vit)
+      refuse("model.attention", "low_rank", "its mixtures hold later tokens too: an encoder's attention");
+    if (low_rank && m.position == PositionKind::rope)
+      add({"model.position", "model.attention"},
+          in_quotes("rope") + " is not defined with model.attention " + in_quotes("low_rank"),
+          "a mixture of keys has no position; learned or sinusoidal");
+    if (low_rank && m.rank == 0)
+      add({"model.rank", "model.attention"}, "low_rank needs a model.rank of at least 1, found 0",
+          "the number of mixtures that each token sees");
+    if (!low_rank && m.rank != 0)
+      no_effect("model.rank", std::to_string(m.rank), "model.attention", enum_name(m.attention), "low_rank");
+    if (m.architecture == Architecture::encoder_decoder && m.attention != AttentionKind::full)
+      refuse("model.attention", enum_name(m.attention), "full");
+    if (d.pack == PackKind::documents &&
+        (m.architecture != Architecture::decoder || d.task != TaskKind::text))
+      refuse("data.pack", "documents", "packed documents are a decoder's text");
+  }
+
+  /// A recurrent network has few of the Transformer's choices.
+  void recurrent(const ModelConfig& m, const DataConfig& d) {
+    if (m.architecture != Architecture::rnn) return;
+    const bool pair = is_pair(d.task);
+    if (pair && m.d_model % 2 != 0)
+      add({"model.d_model", "model.architecture"},
+          std::to_string(m.d_model) + " is odd, and the encoder of rnn takes half of the width each way");
+    if (pair && m.score == ScoreKind::additive && m.cell != Cell::gru)
+      add({"model.cell", "model.score"},
+          in_quotes(enum_name(m.cell)) + " is not defined with model.score " + in_quotes("additive"),
+          "the decoder that asks before its step is a gru; or another model.score");
+    if (pair && m.score == ScoreKind::additive && m.n_layers != 1)
+      add({"model.n_layers", "model.score"},
+          std::to_string(m.n_layers) + " is not defined with model.score " + in_quotes("additive") +
+              " and model.architecture " + in_quotes("rnn"),
+          "1: its decoder has one layer");
+    if (!pair && m.score != ScoreKind::scaled_dot)
+      add({"model.score", "data.task"},
+          in_quotes(enum_name(m.score)) +
+              " has no effect: rnn has attention in a task of questions and answers alone",
+          "leave model.score out");
+    if (m.attention != AttentionKind::full)
+      no_effect("model.attention", in_quotes(enum_name(m.attention)), "model.architecture", "rnn", "decoder");
+  }
+
+  void watch(const Config& config) {
+    const std::int64_t interval = config.watch.sample_interval;
+    if (interval > 0 && framing_of(config) != Framing::stream)
+      no_effect("watch.sample_interval", std::to_string(interval), "model.architecture",
+                enum_name(config.model.architecture), "decoder");
+  }
+
+  /// What only some tasks have.
+  void task(const DataConfig& d, const RunConfig& run) {
+    const bool drawn = problem_kind(d.task).has_value() || d.task == TaskKind::shapes;
+    const auto only = [&](const char* path, bool stated, const std::string& value,
+                          const std::string& wanted) {
+      if (stated) no_effect(path, value, "data.task", enum_name(d.task), wanted);
+    };
+    if (!drawn && d.task != TaskKind::text && d.text.empty() && d.source.empty())
+      add({"data.text", "data.task"}, in_quotes(enum_name(d.task)) + " needs files to learn from, found none",
+          d.task == TaskKind::images ? "a folder, or IDX files of images and of labels"
+                                     : "JSON lines or a table, data.text=FILE");
+    if (d.task == TaskKind::images && d.text.size() > 2)
+      add({"data.text"},
+          "images are one folder, or two IDX files, found " + std::to_string(d.text.size()) + " paths");
+    if (drawn && !d.text.empty()) only("data.text", true, in_quotes(d.text[0]), "one that reads a text");
+    only("data.source", !d.source.empty() && d.task != TaskKind::translation, "a path", "translation");
+    only("data.target", !d.target.empty() && d.task != TaskKind::translation, "a path", "translation");
+    if (d.source.size() != d.target.size())
+      add({"data.source", "data.target"},
+          std::to_string(d.source.size()) + " files to translate and " + std::to_string(d.target.size()) +
+              " translations",
+          "as many of one as of the other, in the same order");
+    if (drawn && d.val_fraction == 0)
+      add({"data.val_fraction", "data.task"},
+          "must be above 0 with data.task " + in_quotes(enum_name(d.task)),
+          "the share of its questions that training never sees");
+    if (run.batch_tokens > 0 && (d.task == TaskKind::text || (drawn && d.task != TaskKind::modular)))
+      add({"run.batch_tokens", "data.task"},
+          std::to_string(run.batch_tokens) + " has no effect with data.task " + in_quotes(enum_name(d.task)),
+          "it sorts a list of examples by length; use run.batch_size");
+  }
+
   void data(const DataConfig& d) {
     for (std::size_t i = 0; i < d.text.size(); ++i)
       if (d.text[i].empty()) add({"data.text"}, "entry " + std::to_string(i) + " is an empty path");
@@ -182,6 +305,9 @@ class Checks {
 std::vector<CrossProblem> cross_problems(const Config& config) {
   Checks checks;
   checks.model(config.model, config.data);
+  checks.architecture(config.model, config.data);
+  checks.task(config.data, config.run);
+  checks.watch(config);
   checks.data(config.data);
   checks.schedule(config.schedule, config.optim, config.run);
   checks.optim(config.optim);

@@ -9,7 +9,7 @@
 #include "quern/base/parallel.hpp"
 #include "quern/base/process.hpp"
 #include "quern/kernels/gemm.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 #include "quern/train/optimizer.hpp"
 #include "quern/watch/format.hpp"
 
@@ -97,8 +97,8 @@ class Planner {
     model_.parameters().begin_step();
     {
       Tape tape(workspace_, mode, {}, config_.run.recompute);
-      model_.loss(tape, {nullptr, rows, config_.model.context_length}, nullptr, 1,
-                  static_cast<float>(config_.optim.label_smoothing));
+      const Tokens tokens = {nullptr, rows, config_.model.context_length};
+      model_.loss(tape, {tokens, tokens}, Targets(), 1, static_cast<float>(config_.optim.label_smoothing));
       after(tape);
     }
     profile.stop();
@@ -107,7 +107,7 @@ class Planner {
   }
 
   const Config& config_;
-  Transformer model_;
+  Model model_;
   Workspace workspace_;
 };
 

@@ -81,8 +81,7 @@ Config stored_config(Files& files, const fs::path& run) {
 LoadedRun load_run(Files& files, const fs::path& run, const std::string& checkpoint) {
   LoadedRun loaded{load_run_config(files, run), Tokenizer::load(run / "tokenizer.json"), nullptr, 0, {}};
   const LoadedCheckpoint from = choose(files, run, checkpoint, loaded.warnings);
-  loaded.model =
-      std::make_unique<Transformer>(loaded.config.model, false, type_of(loaded.config.run.precision));
+  loaded.model = std::make_unique<Model>(loaded.config.model, false, type_of(loaded.config.run.precision));
   read_model(from, loaded.model->parameters());
   loaded.step = from.step();
   return loaded;

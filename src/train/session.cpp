@@ -7,13 +7,16 @@
 #include "quern/base/cpu.hpp"
 #include "quern/base/durable.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/data/baselines.hpp"
 #include "quern/kernels/gemm.hpp"
 #include "quern/train/environment.hpp"
 #include "quern/train/estimate.hpp"
 #include "quern/train/evaluate.hpp"
 #include "quern/train/load.hpp"
+#include "quern/train/objective.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/train/trainer.hpp"
+#include "quern/watch/format.hpp"
 
 namespace quern {
 namespace {
@@ -23,7 +26,7 @@ namespace fs = std::filesystem;
 /// What a run stands on once its config, corpus and directory are settled.
 struct Session {
   Config config;
-  Corpus corpus;
+  Dataset data;
   RunDirectory directory;
   std::optional<LoadedCheckpoint> checkpoint;  // where to go on from
   std::vector<std::string> warnings;
@@ -40,13 +43,10 @@ std::int64_t metrics_bytes(const LoadedCheckpoint& checkpoint) {
   return checkpoint.state().at("metrics_bytes").get<std::int64_t>();
 }
 
-/// The config as the run keeps it: texts by absolute path, so that it can be resumed from anywhere, and the
-/// true vocabulary.
-Config settled(Config config, const Corpus& corpus, const Origins& origins) {
-  config = resolved(config);
-  for (std::string& path : config.data.text) path = fs::absolute(path).lexically_normal();
-  config.model.vocab_size = checked_vocab_size(config.model, corpus.tokenizer.vocab_size(), &origins);
-  return config;
+/// Files by absolute path, so that a run can be resumed from anywhere.
+void make_absolute(DataConfig& data) {
+  for (std::vector<std::string>* paths : {&data.text, &data.source, &data.target})
+    for (std::string& path : *paths) path = fs::absolute(path).lexically_normal();
 }
 
 /// The threads of the run are those of this process from here on.
@@ -55,24 +55,25 @@ void use_threads(const RunConfig& run) {
 }
 
 /// Refuses what does not fit into memory.
-void check_memory(const Config& config, const Corpus& corpus) {
-  const auto windows = validation_windows(config, corpus);
-  require_memory(config, windows ? windows->windows() : 0);
+void check_memory(const Config& config, const Dataset& data) {
+  const auto batches = validation_batches(config, data);
+  require_memory(config, batches ? batches->rows() : 0);
 }
 
 Session start(Files& files, const TrainRequest& request) {
   Origins origins;
   const Config given = load_config(request.config_files, request.sets, &origins);
-  Corpus corpus = load_corpus(given.data, given.model.context_length);
-  const Config config = settled(given, corpus, origins);
-  check_sample_prompt(config, corpus.tokenizer);
+  Dataset data = load_dataset(given.data, data_shape(given));
+  Config config = settled(given, data, &origins);
+  make_absolute(config.data);
+  check_sample_prompt(config, data.tokenizer);
   use_threads(config.run);
-  check_memory(config, corpus);
+  check_memory(config, data);
   RunDirectory directory =
       RunDirectory::create(files, {config.run.name, request.run_dir, "runs", request.overwrite});
   directory.begin({given_json(given, origins), to_json(config),
-                   environment_json(request.commit, thread_count()), corpus.tokenizer.to_json()});
-  return {config, std::move(corpus), std::move(directory), std::nullopt, {}};
+                   environment_json(request.commit, thread_count()), data.tokenizer.to_json()});
+  return {config, std::move(data), std::move(directory), std::nullopt, {}};
 }
 
 /// The run's config with what the request changes; what a resume may not change is an error with the
@@ -86,8 +87,13 @@ Config wanted_config(const TrainRequest& request, const Config& run) {
                      threads != nullptr ? std::optional<std::string>(threads) : std::nullopt, request.sets);
   } else {
     wanted = load_config(request.config_files, request.sets);
-    for (std::string& path : wanted.data.text) path = fs::absolute(path).lexically_normal();
+    make_absolute(wanted.data);
     if (wanted.model.vocab_size == 0) wanted.model.vocab_size = run.model.vocab_size;
+    if (wanted.model.n_outputs == 0) wanted.model.n_outputs = run.model.n_outputs;
+    if (wanted.model.image.empty()) wanted.model.image = run.model.image;
+    if (wanted.data.labels.empty()) wanted.data.labels = run.data.labels;
+    wanted.model.head = head_of(wanted);
+    wanted.model.reads_source = run.model.reads_source;
     if (wanted.schedule.decay_steps == 0) wanted.schedule.decay_steps = run.schedule.decay_steps;
     wanted = resolved(wanted);
   }
@@ -124,12 +130,12 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
   check_sample_prompt(config, tokenizer);
   Session session{config,
-                  load_corpus(config.data, config.model.context_length, tokenizer),
+                  load_dataset(config.data, data_shape(config), tokenizer),
                   std::move(directory),
                   std::nullopt,
                   {}};
   use_threads(config.run);
-  check_memory(config, session.corpus);
+  check_memory(config, session.data);
   CheckpointStore store(files, run);
   if (named) {
     session.checkpoint.emplace(open_named(files, store, *named));
@@ -144,8 +150,8 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
     session.checkpoint = std::move(found.checkpoint);
   }
   if (session.checkpoint) {
-    require_same(session.checkpoint->state(), "corpus", session.corpus.fingerprint,
-                 "the corpus \"" + session.corpus.name + "\"");
+    require_same(session.checkpoint->state(), "corpus", session.data.fingerprint,
+                 "the corpus \"" + session.data.name + "\"");
     require_same(session.checkpoint->state(), "tokenizer", tokenizer.fingerprint(), "tokenizer.json");
     if (session.checkpoint->step() > config.run.max_steps)
       throw Error(ErrorKind::run,
@@ -182,27 +188,44 @@ Session prepare(Files& files, const TrainRequest& request) {
 }
 
 /// What the user should know about a text that is what the config asks for, but for nothing.
-void note_documents(const Config& config, const Corpus& corpus, std::vector<std::string>& warnings) {
-  if (config.data.pack == PackKind::documents && corpus.documents.size() == 1)
+void note_documents(const Config& config, const Dataset& data, std::vector<std::string>& warnings) {
+  if (config.data.pack == PackKind::documents && data.corpus && data.corpus->documents.size() == 1)
     warnings.push_back(
         "data.pack is documents, but the text is a single one: name several files in data.text, "
         "or end each document with " +
         std::string(end_of_text));
 }
 
-StartEvent describe(const Session& session, const Transformer& model) {
+/// What a masked language model must beat, said beside its own accuracy.
+std::string baselines(const Config& config, const Dataset& data) {
+  const std::int64_t context = config.model.context_length;
+  EvalWindows windows(data.corpus->val(), data.tokenizer,
+                      {context, config.data.eval_stride, config.run.batch_size, config.run.eval_batches,
+                       masking_of(config, data.tokenizer)});
+  const MaskedBaselines found = masked_baselines(data.corpus->train(), windows, data.tokenizer.vocab_size());
+  return "accuracy without a model: " + fixed(found.unigram, 4) + " by the most frequent token, " +
+         fixed(found.bigram, 4) + " by the most frequent one behind its neighbour";
+}
+
+StartEvent describe(const Session& session, const Model& model) {
   StartEvent event;
   const Config& config = session.config;
   event.step = session.checkpoint ? session.checkpoint->step() : 0;
   event.max_steps = config.run.max_steps;
   event.parameters = model.parameters().parameter_count();
-  event.train_tokens = session.corpus.train().size();
-  event.val_tokens = session.corpus.val().size();
   event.vocab_size = config.model.vocab_size;
-  event.tokens_per_step = config.run.batch_size * config.run.grad_accumulation * config.model.context_length;
+  const std::int64_t rows = config.run.batch_size * config.run.grad_accumulation;
+  if (session.data.corpus) {
+    event.train_tokens = session.data.train_size();
+    event.val_tokens = session.data.val_size();
+    event.tokens_per_step = rows * config.model.context_length;
+    event.entropy_floor = is_masked(config) ? std::nullopt : session.data.corpus->entropy_floor;
+  } else {
+    event.examples = {session.data.train_size(), session.data.val_size(),
+                      config.run.batch_tokens > 0 ? 0 : rows};
+  }
   event.name = config.run.name;
   event.run_dir = session.directory.path();
-  event.entropy_floor = session.corpus.entropy_floor;
   event.threads = thread_count();
   event.isa = name(isa());
   event.precision = enum_name(config.run.precision);
@@ -216,17 +239,18 @@ int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? threa
 RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets) {
   Origins origins;
   const Config given = load_config(config_files, sets, &origins);
-  Corpus corpus = load_corpus(given.data, given.model.context_length);
-  Config config = settled(given, corpus, origins);
+  Dataset data = load_dataset(given.data, data_shape(given));
+  Config config = settled(given, data, &origins);
+  make_absolute(config.data);
   use_threads(config.run);
-  return {std::move(config), std::move(corpus)};
+  return {std::move(config), std::move(data)};
 }
 
 TrainOutcome train(Files& files, const TrainRequest& request,
                    const std::function<void(Observers&, const Config&, const fs::path&)>& watch) {
   Session session = prepare(files, request);
   const Config& config = session.config;
-  Transformer model(config.model, true, type_of(config.run.precision));
+  Model model(config.model, true, type_of(config.run.precision));
   JsonlWriter metrics(files, session.directory.metrics(),
                       session.checkpoint ? metrics_bytes(*session.checkpoint) : 0);
   CheckpointStore store(files, session.directory.path());
@@ -234,7 +258,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   observers.add(metrics);
   watch(observers, config, session.directory.path());
   Tracer tracer(files, config.run, session.directory.trace());
-  Trainer trainer(config, session.corpus, model, store, metrics, observers, tracer);
+  Trainer trainer(config, session.data, model, store, metrics, observers, tracer);
 
   const StartEvent about = describe(session, model);
   if (session.checkpoint) {
@@ -247,11 +271,14 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   }
   session.warnings.insert(session.warnings.end(), session.directory.warnings().begin(),
                           session.directory.warnings().end());
-  note_documents(config, session.corpus, session.warnings);
+  note_documents(config, session.data, session.warnings);
+  session.warnings.insert(session.warnings.end(), session.data.notes.begin(), session.data.notes.end());
   if (config.run.precision == Precision::bf16 && !gemm_has_bf16())
     session.warnings.push_back(
         "this processor has no bf16 products: they are done in f32, with the same rounding "
         "and slower than run.precision f32");
+  if (is_masked(config) && session.data.val_size() > 0)
+    observers.on_note({about.step, baselines(config, session.data), false});
   for (const std::string& warning : session.warnings) observers.on_note({about.step, warning, true});
   return {trainer.run(), session.directory.path()};
 }

@@ -10,8 +10,7 @@ namespace quern {
 namespace {
 
 /// Stops before the update when something is not finite, and names it.
-void require_finite(Transformer& model, const StepResult& result, const OptimConfig& optim,
-                    std::int64_t step) {
+void require_finite(Model& model, const StepResult& result, const OptimConfig& optim, std::int64_t step) {
   if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
   const std::string culprit = first_nonfinite_parameter(model.parameters());
   throw Error(
@@ -23,38 +22,40 @@ void require_finite(Transformer& model, const StepResult& result, const OptimCon
           "optim.learning_rate, a longer schedule.warmup_steps or a smaller optim.grad_clip");
 }
 
-Batch batch_of(WindowSampler& windows, std::int64_t step, std::int64_t first_row, std::int64_t rows) {
+Batch batch_of(TrainBatches& batches, std::int64_t step, std::int64_t i) {
   const ScopedSlice slice(Phase::data, "batch");
-  return windows.batch(step - 1, first_row, rows);
+  return batches.batch(step - 1, i);
 }
 
 }  // namespace
 
-StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& windows, const Config& config,
+StepResult train_step(Model& model, Workspace& workspace, TrainBatches& batches, const Config& config,
                       std::int64_t step) {
-  const std::int64_t rows = config.run.batch_size;
   const ScopedSlice slice(Phase::step, "step");
   StepResult result;
   StepPhases& phases = result.phases;
   Stopwatch watch;
   result.learning_rate = learning_rate(step, config.optim, config.schedule);
-  for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i)
-    result.tokens += batch_of(windows, step, i * rows, rows).target_tokens;
+  const std::int64_t parts = config.run.grad_accumulation;
+  Batch batch;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    batch = batch_of(batches, step, i);
+    result.tokens += batch.target_tokens;
+  }
   phases.data += watch.lap_ms();
   if (result.tokens == 0) return result;
 
   model.parameters().begin_step();
   Loss loss;
-  for (std::int64_t i = 0; i < config.run.grad_accumulation; ++i) {
-    const Batch batch = batch_of(windows, step, i * rows, rows);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    if (parts > 1) batch = batch_of(batches, step, i);
     phases.data += watch.lap_ms();
     Tape tape(
         workspace, Mode::train,
         {config.run.seed, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(batch.first_row)},
         config.run.recompute);
-    const Loss part =
-        model.loss(tape, {batch.inputs, batch.rows, batch.length, batch.starts}, batch.targets,
-                   static_cast<double>(result.tokens), static_cast<float>(config.optim.label_smoothing));
+    const Loss part = model.loss(tape, input_of(batch), targets_of(batch), static_cast<double>(result.tokens),
+                                 static_cast<float>(config.optim.label_smoothing));
     phases.forward += watch.lap_ms();
     tape.backward();
     phases.backward += watch.lap_ms();

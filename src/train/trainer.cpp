@@ -25,18 +25,17 @@ bool every(std::int64_t interval, std::int64_t step) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store,
+Trainer::Trainer(const Config& config, const Dataset& data, Model& model, CheckpointStore& store,
                  JsonlWriter& metrics, Observers& observers, Tracer& tracer)
     : config_(config),
-      corpus_(corpus),
+      data_(data),
       model_(model),
       store_(store),
       metrics_(metrics),
       observers_(observers),
       tracer_(tracer),
-      windows_(corpus.train(), config.model.context_length, config.data.order, config.run.seed,
-               config.run.batch_size * config.run.grad_accumulation),
-      validation_(validation_windows(config, corpus)),
+      batches_(config, data),
+      validation_(validation_batches(config, data)),
       save_seconds_(guessed_save_seconds(model.parameters())) {}
 
 double Trainer::seconds() const {
@@ -75,7 +74,7 @@ void Trainer::loop() {
 void Trainer::step() {
   tell(tracer_.before_step(progress_.step + 1));
   Stopwatch watch;
-  const StepResult result = train_step(model_, workspace_, windows_, config_, progress_.step + 1);
+  const StepResult result = train_step(model_, workspace_, batches_, config_, progress_.step + 1);
   const double ms = watch.lap_ms();
   progress_.step++;
   progress_.tokens += result.tokens;
@@ -127,7 +126,7 @@ void Trainer::evaluate_now() {
   const double begin = seconds();
   const auto found = [&] {
     const ScopedSlice slice(Phase::evaluation, "evaluation");
-    return evaluate(model_, workspace_, *validation_, [] { return stop_signal() != 0; });
+    return evaluate(config_, model_, workspace_, *validation_, [] { return stop_signal() != 0; });
   }();
   if (!found) return;
   progress_.evaluated = progress_.step;
@@ -137,7 +136,8 @@ void Trainer::evaluate_now() {
     progress_.best_loss = found->loss;
     progress_.best_step = progress_.step;
   }
-  observers_.on_eval({progress_.step, "val", found->loss, found->tokens, seconds() - begin, best});
+  observers_.on_eval(
+      {progress_.step, "val", found->loss, found->tokens, seconds() - begin, best, found->metrics});
   if (best) save();  // so that the best is always a checkpoint
 }
 
@@ -146,9 +146,9 @@ void Trainer::sample_now() {
   GenerateOptions options;
   options.max_new_tokens = config_.watch.sample_tokens;
   options.sampler.seed = config_.run.seed;
-  const auto prompt = corpus_.tokenizer.encode(text, {"watch.sample_prompt", ErrorKind::config});
+  const auto prompt = data_.tokenizer.encode(text, {"watch.sample_prompt", ErrorKind::config});
   generate(
-      model_, corpus_.tokenizer, prompt, options, [&](std::string_view piece) { text += piece; },
+      model_, data_.tokenizer, prompt, options, [&](std::string_view piece) { text += piece; },
       [] { return stop_signal() != 0; });
   observers_.on_note(
       {progress_.step, "sample at step " + std::to_string(progress_.step) + ":\n" + text, false});
@@ -166,7 +166,7 @@ void Trainer::end(const char* status) {
 nlohmann::json Trainer::state() {
   nlohmann::json state = {{"step", progress_.step},           {"tokens", progress_.tokens},
                           {"evaluated", progress_.evaluated}, {"seed", config_.run.seed},
-                          {"corpus", corpus_.fingerprint},    {"tokenizer", corpus_.tokenizer.fingerprint()},
+                          {"corpus", data_.fingerprint},      {"tokenizer", data_.tokenizer.fingerprint()},
                           {"metrics_bytes", metrics_.sync()}};
   if (progress_.best_loss) state["best"] = {{"step", progress_.best_step}, {"loss", *progress_.best_loss}};
   return state;

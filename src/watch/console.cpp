@@ -90,10 +90,21 @@ void Console::describe(const StartEvent& start) {
   start_ = start;
   first_step_ = start.step + 1;
   say(start.name + ": " + grouped(start.parameters) + " parameters, vocabulary " + grouped(start.vocab_size));
-  say(grouped(start.train_tokens) + " training tokens, " +
-      (start.val_tokens > 0 ? grouped(start.val_tokens) + " validation tokens" : "no validation"));
-  say(grouped(start.max_steps) + " steps of " + grouped(start.tokens_per_step) + " tokens in " +
-      start.precision + " on " + std::to_string(start.threads) +
+  const auto split = [](std::int64_t n, const std::string& of, const std::string& none) {
+    return n > 0 ? grouped(n) + " " + of : none;
+  };
+  if (start.examples) {
+    say(split(start.examples->train, "training examples", "training examples without end") + ", " +
+        split(start.examples->val, "validation examples", "no validation"));
+  } else {
+    say(split(start.train_tokens, "training tokens", "0 training tokens") + ", " +
+        split(start.val_tokens, "validation tokens", "no validation"));
+  }
+  const std::string step = !start.examples ? " steps of " + grouped(start.tokens_per_step) + " tokens in "
+                           : start.examples->per_step > 0
+                               ? " steps of " + grouped(start.examples->per_step) + " examples in "
+                               : " steps in ";
+  say(grouped(start.max_steps) + step + start.precision + " on " + std::to_string(start.threads) +
       (start.threads == 1 ? " thread, " : " threads, ") + start.isa);
   say("run directory " + start.run_dir);
 }
@@ -121,8 +132,11 @@ void Console::on_step(const StepEvent& event) {
 void Console::on_eval(const EvalEvent& event) {
   evaluations_.add(event.step, event.seconds);
   if (event.split == "val") val_ = event.loss;
+  std::string metrics;
+  for (const TaskMetric& metric : event.metrics) metrics += ", " + metric.name + " " + fixed(metric.value, 4);
   say("step " + grouped(event.step) + ": " + event.split + " loss " + fixed(event.loss, 4) +
-      (event.best ? " (best)" : "") + ", " + grouped(event.tokens) + " tokens in " + duration(event.seconds));
+      (event.best ? " (best)" : "") + metrics + ", " + grouped(event.tokens) + " tokens in " +
+      duration(event.seconds));
 }
 
 void Console::on_checkpoint(const CheckpointEvent& event) {

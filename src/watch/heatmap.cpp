@@ -40,26 +40,27 @@ std::string token_label(std::string_view text, bool ascii) {
   return fit(harmless(label, ascii), longest_label, ascii);
 }
 
-std::size_t heatmap_size(const std::vector<std::string>& labels, const Terminal& terminal) {
-  if (!terminal.tty) return labels.size();
-  const int columns = terminal.width - label_width(labels) - 1 - number_width;
-  return std::min(labels.size(), static_cast<std::size_t>(std::max(1, columns)));
+std::size_t heatmap_size(const HeatmapLabels& labels, const Terminal& terminal) {
+  const std::size_t n = labels.columns.size();
+  if (!terminal.tty) return n;
+  const int columns = terminal.width - label_width(labels.rows) - 1 - number_width;
+  return std::min(n, static_cast<std::size_t>(std::max(1, columns)));
 }
 
-std::string heatmap(std::span<const float> weights, const std::vector<std::string>& labels,
-                    const Terminal& terminal) {
-  const std::size_t n = labels.size(), from = n - heatmap_size(labels, terminal);
-  const int width = label_width(labels);
+std::string heatmap(std::span<const float> weights, const HeatmapLabels& labels, const Terminal& terminal) {
+  const auto& [rows, columns] = labels;
+  const std::size_t n = columns.size(), from = n - heatmap_size(labels, terminal);
+  const int width = label_width(rows);
   std::string text(static_cast<std::size_t>(width + 1), ' ');
   for (std::size_t s = from; s < n; ++s) {
-    const std::string first = fit(labels[s], 1, !terminal.utf8);
-    text += display_width(labels[s]) == 1 ? labels[s] : display_width(first) == 1 ? first : " ";
+    const std::string first = fit(columns[s], 1, !terminal.utf8);
+    text += display_width(columns[s]) == 1 ? columns[s] : display_width(first) == 1 ? first : " ";
   }
   text += '\n';
-  for (std::size_t t = from; t < n; ++t) {
+  for (std::size_t t = rows.size() == n ? from : 0; t < rows.size(); ++t) {
     const auto row = weights.subspan(t * n, n);
     const double largest = double(*std::max_element(row.begin(), row.end()));
-    text += padded(labels[t], width) + ' ';
+    text += padded(rows[t], width) + ' ';
     for (std::size_t s = from; s < n; ++s)
       text += shade(largest > 0 ? double(row[s]) / largest : 0, terminal.utf8);
     text += "  " + fixed(largest, 3) + '\n';

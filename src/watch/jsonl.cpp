@@ -26,6 +26,11 @@ void add_facts(Json& line, const StartEvent& start) {
   line["val_tokens"] = start.val_tokens;
   line["vocab_size"] = start.vocab_size;
   line["tokens_per_step"] = start.tokens_per_step;
+  if (start.examples) {
+    line["train_examples"] = start.examples->train;
+    line["val_examples"] = start.examples->val;
+    line["examples_per_step"] = start.examples->per_step;
+  }
   line["name"] = start.name;
   if (start.entropy_floor) line["entropy_floor"] = *start.entropy_floor;
   line["threads"] = start.threads;
@@ -146,6 +151,7 @@ void JsonlEvents::on_eval(const EvalEvent& event) {
   line["tokens"] = event.tokens;
   line["seconds"] = event.seconds;
   line["best"] = event.best;
+  for (const TaskMetric& metric : event.metrics) line[metric.name] = metric.value;
   append(dump(line));
 }
 

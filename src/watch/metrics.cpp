@@ -82,6 +82,9 @@ StartEvent start_of(const Line& line) {
   start.val_tokens = line.whole("val_tokens");
   line.read("vocab_size", start.vocab_size);
   line.read("tokens_per_step", start.tokens_per_step);
+  if (line.has("train_examples"))
+    start.examples = {line.whole("train_examples"), line.whole("val_examples"),
+                      line.whole("examples_per_step")};
   line.read("name", start.name);
   line.read("entropy_floor", start.entropy_floor);
   line.read("threads", start.threads);
@@ -111,6 +114,9 @@ void add_step(Metrics& metrics, const Line& line) {
   metrics.steps.push_back(step);
 }
 
+/// The metrics that tasks have.
+constexpr const char* metric_names[] = {"accuracy", "macro_f1", "exact_match", "mse", "r2"};
+
 void add_eval(Metrics& metrics, const Line& line) {
   EvalEvent eval;
   eval.step = line.whole("step");
@@ -118,6 +124,8 @@ void add_eval(Metrics& metrics, const Line& line) {
   eval.loss = line.number("loss");
   eval.tokens = line.whole("tokens");
   line.read("seconds", eval.seconds);
+  for (const char* name : metric_names)
+    if (line.has(name)) eval.metrics.push_back({name, line.number(name)});
   for (auto other = metrics.evals.rbegin(); other != metrics.evals.rend() && other->step >= eval.step;
        ++other) {
     if (other->step > eval.step || other->split == eval.split) {

@@ -7,7 +7,7 @@
 
 #include "catch.hpp"
 #include "quern/autograd/ops.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 
 using namespace quern;
 
@@ -251,7 +251,7 @@ std::array<ModelConfig, 6> models() {
   return all;
 }
 
-double pass(Transformer& model, Workspace& workspace, const std::vector<std::int32_t>& ids,
+double pass(Model& model, Workspace& workspace, const std::vector<std::int32_t>& ids,
             Recompute recompute = Recompute::none) {
   model.parameters().begin_step();
   Tape tape(workspace, Mode::train, {}, recompute);
@@ -263,7 +263,7 @@ double pass(Transformer& model, Workspace& workspace, const std::vector<std::int
 }  // namespace
 
 TEST_CASE("operations know their module, forward and backward") {
-  Transformer model(small_model(), true);
+  Model model(small_model(), true);
   model.parameters().initialise(1);
   Workspace workspace;
   Profile profile;
@@ -302,7 +302,7 @@ TEST_CASE("a planned pass asks for the memory and the arithmetic of a real one, 
     const Recompute recompute =
         std::array{Recompute::none, Recompute::block, Recompute::attention}[i / 2 % 3];
     const std::vector<std::int32_t> ids(rows, 3);
-    const auto costs = [&](Transformer& model, Workspace& workspace) {
+    const auto costs = [&](Model& model, Workspace& workspace) {
       Profile profile;
       profile.start();
       pass(model, workspace, ids, recompute);
@@ -313,11 +313,11 @@ TEST_CASE("a planned pass asks for the memory and the arithmetic of a real one, 
           found.emplace_back(std::string(s.module) + s.name.data(), s.phase, s.cost.flops, s.cost.bytes);
       return found;
     };
-    Transformer model(config, true, compute);
+    Model model(config, true, compute);
     model.parameters().initialise(1);
     Workspace workspace;
     const auto real = costs(model, workspace);
-    Transformer shapes(config, true, compute, Backing::none);
+    Model shapes(config, true, compute, Backing::none);
     Workspace plan(Backing::none);
     const auto planned = costs(shapes, plan);
     CHECK(planned == real);

@@ -22,7 +22,7 @@ struct Generated {
   GenerateResult result;
 };
 
-Generated run(const Transformer& model, const Tokenizer& tokenizer, const Ids& prompt,
+Generated run(const Model& model, const Tokenizer& tokenizer, const Ids& prompt,
               const GenerateOptions& options, const std::function<bool()>& cancelled = {}) {
   Generated out;
   out.result = generate(
@@ -55,7 +55,7 @@ Ids ring(std::int32_t n) {
 }
 
 /// A byte model that goes round the bytes of `text`, all of them different.
-std::unique_ptr<Transformer> byte_ring(std::string_view text) {
+std::unique_ptr<Model> byte_ring(std::string_view text) {
   Ids next(256, static_cast<unsigned char>(text[0]));
   for (std::size_t i = 0; i < text.size(); ++i)
     next[static_cast<unsigned char>(text[i])] = static_cast<unsigned char>(text[(i + 1) % text.size()]);
@@ -64,7 +64,7 @@ std::unique_ptr<Transformer> byte_ring(std::string_view text) {
 
 /// What generation is, without a cache: the window is read whole for every token. Without a table of
 /// positions there is no limit to it.
-std::string slowly(const Transformer& model, const Tokenizer& tokenizer, Ids window, std::int64_t tokens) {
+std::string slowly(const Model& model, const Tokenizer& tokenizer, Ids window, std::int64_t tokens) {
   const std::int64_t T = has_table(model.config().position) ? model.config().context_length : 1 << 20;
   const auto drop = [&window](std::int64_t n) { window.erase(window.begin(), window.begin() + n); };
   const auto length = [&window] { return static_cast<std::int64_t>(window.size()); };

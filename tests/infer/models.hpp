@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 
 namespace quern::reference {
 
@@ -23,16 +23,16 @@ inline ModelConfig small_config(NormPlacement placement, PositionKind position, 
   return config;
 }
 
-inline std::unique_ptr<Transformer> random_model(const ModelConfig& config, std::uint64_t seed = 1) {
-  auto model = std::make_unique<Transformer>(config, false);
+inline std::unique_ptr<Model> random_model(const ModelConfig& config, std::uint64_t seed = 1) {
+  auto model = std::make_unique<Model>(config, false);
   model->parameters().initialise(seed);
   return model;
 }
 
 /// A model whose most likely token after x is next[x], whatever came before: embeddings are unit vectors,
 /// branches add nothing, and row next[x] of the head looks at x.
-inline std::unique_ptr<Transformer> chain_model(const std::vector<std::int32_t>& next, std::int64_t context,
-                                                PositionKind position = PositionKind::none) {
+inline std::unique_ptr<Model> chain_model(const std::vector<std::int32_t>& next, std::int64_t context,
+                                          PositionKind position = PositionKind::none) {
   const auto V = static_cast<std::int64_t>(next.size());
   ModelConfig config;
   config.d_model = config.vocab_size = V;

@@ -20,7 +20,7 @@ Ids some_ids(std::int64_t n, std::int64_t vocabulary) {
   return ids;
 }
 
-std::vector<float> logits_of(const Transformer& model, std::span<const std::int32_t> ids, KVCache* cache) {
+std::vector<float> logits_of(const Model& model, std::span<const std::int32_t> ids, KVCache* cache) {
   Workspace workspace;
   Tape tape(workspace, Mode::infer);
   const Tensor logits =

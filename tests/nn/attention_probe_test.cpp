@@ -1,7 +1,7 @@
 // What a model's attention looks at: the probe, and what positions and the mask change about it.
 #include <algorithm>
 
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 #include "reference/check.hpp"
 
 namespace quern {
@@ -31,7 +31,7 @@ std::vector<std::int32_t> some_ids() {
 }
 
 TEST_CASE("a forward returns the weights of the layers and heads that are asked for") {
-  Transformer model(small_config(PositionKind::rope), false);
+  Model model(small_config(PositionKind::rope), false);
   model.parameters().initialise(3);
   const auto ids = some_ids();
   Workspace workspace;

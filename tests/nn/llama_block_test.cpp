@@ -92,7 +92,7 @@ TEST_CASE("LLaMA's block with grouped queries and RoPE is that of transformers, 
   check(fixture()["block"], Activation::swiglu, [](Tape& tape, const Block& block, Var x) {
     AttentionContext context;
     context.rotations = rotary_positions(tape, 0, T, C / 4, 100);
-    const Flow y = block(tape, {x, Var()}, context, nullptr);
+    const Flow y = block(tape, {x, Var()}, context, Memory(), BlockCache());
     return std::vector<Var>{y.stream, y.branch};
   });
 }

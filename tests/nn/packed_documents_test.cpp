@@ -1,7 +1,7 @@
 // Documents packed in one row are read as if each were alone.
 #include <algorithm>
 
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 #include "reference/check.hpp"
 
 namespace quern {
@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t V = 7, T = 12;
 const std::vector<std::int64_t> documents = {0, 1, 6, 8, 12};  // four of them, and the end
 
-std::vector<float> logits_of(const Transformer& model, Tokens tokens) {
+std::vector<float> logits_of(const Model& model, Tokens tokens) {
   Workspace workspace;
   Tape tape(workspace, Mode::infer);
   const Tensor logits = model.logits(tape, tokens).value();
@@ -18,15 +18,15 @@ std::vector<float> logits_of(const Transformer& model, Tokens tokens) {
 }
 
 /// The loss of some rows, its gradients in the store.
-double loss_of(Transformer& model, Tokens tokens, const std::int32_t* targets) {
+double loss_of(Model& model, Tokens tokens, const std::int32_t* targets) {
   Workspace workspace;
   Tape tape(workspace, Mode::train);
-  const Loss loss = model.loss(tape, tokens, targets, T, 0);
+  const Loss loss = model.loss(tape, {tokens}, targets, T, 0);
   tape.backward();
   return loss.nll;
 }
 
-std::vector<float> gradients_of(const Transformer& model) {
+std::vector<float> gradients_of(const Model& model) {
   std::vector<float> all;
   for (const Parameter& p : model.parameters().all())
     all.insert(all.end(), p.slot.grad.f32(), p.slot.grad.f32() + p.size());
@@ -51,7 +51,7 @@ TEST_CASE("packed documents give the logits and gradients of each alone, whateve
       config.window = window;
       config.init = InitKind::xavier;
       if (window > 0) config.attention = AttentionKind::sliding_window;
-      Transformer model(config, true);
+      Model model(config, true);
       model.parameters().initialise(3);
       const auto packed = logits_of(model, {ids.data(), 1, T, starts.data()});
       std::vector<float> alone;

@@ -8,7 +8,7 @@
 #include "quern/kernels/adamw.hpp"
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/reduce.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 #include "reference/check.hpp"
 
 namespace quern {
@@ -78,12 +78,11 @@ struct Batch {
 };
 
 /// The mean smoothed loss of a batch; the store holds the gradients.
-double loss_and_gradients(Transformer& model, Workspace& workspace, const Batch& batch,
-                          float label_smoothing) {
+double loss_and_gradients(Model& model, Workspace& workspace, const Batch& batch, float label_smoothing) {
   model.parameters().begin_step();
   Tape tape(workspace, Mode::train);
   const Loss loss =
-      model.loss(tape, batch.tokens(), batch.targets.data(), batch.normaliser(), label_smoothing);
+      model.loss(tape, {batch.tokens()}, batch.targets.data(), batch.normaliser(), label_smoothing);
   tape.backward();
   model.parameters().complete_gradients();
   CHECK(loss.targets == B * T - 1);
@@ -112,7 +111,7 @@ void update(ParamStore& store, std::int64_t step) {
 
 void check_model(const nlohmann::json& wanted, bool post) {
   const auto label_smoothing = wanted["label_smoothing"].get<float>();
-  Transformer model(config_of(post), true);
+  Model model(config_of(post), true);
   set_parameters(model.parameters());
   Workspace workspace;
   const Batch batch(0);

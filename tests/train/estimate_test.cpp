@@ -64,12 +64,12 @@ TEST_CASE("the planned memory is what a training step then holds") {
   const RunEstimate e = estimate(config, 0);
   std::vector<std::uint16_t> tokens(1000);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i * 7 % 100);
-  Transformer model(config.model, true);
+  Model model(config.model, true);
   model.parameters().initialise(1);
   Workspace workspace;
   const TokenStore store(std::move(tokens));
-  WindowSampler windows(view(store), 32, WindowOrder::random, 1, 64);
-  train_step(model, workspace, windows, config, 1);
+  TrainBatches batches(WindowSampler(view(store), 32, WindowOrder::random, 1, 64), 64);
+  train_step(model, workspace, batches, config, 1);
   const double held = static_cast<double>(workspace.pool.bytes_held());
   const double planned = static_cast<double>(e.memory.activations + e.memory.workspace);
   CHECK(planned == Approx(held).epsilon(0.1));  // statistics lie elsewhere

@@ -65,12 +65,13 @@ Asked asked_after_two_steps(Config config) {
   std::vector<std::int32_t> ids(500);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * i % 11);
   config.model.vocab_size = 11;
-  Transformer model(config.model, true, type_of(config.run.precision));
+  Model model(config.model, true, type_of(config.run.precision));
   model.parameters().initialise(1);
   Workspace workspace;
-  WindowSampler windows(TokenView(ids), config.model.context_length, config.data.order, config.run.seed,
-                        config.run.batch_size * config.run.grad_accumulation);
-  const auto step = [&](std::int64_t i) { train_step(model, workspace, windows, config, i); };
+  TrainBatches batches(WindowSampler(TokenView(ids), config.model.context_length, config.data.order,
+                                     config.run.seed, config.run.batch_size * config.run.grad_accumulation),
+                       config.run.batch_size);
+  const auto step = [&](std::int64_t i) { train_step(model, workspace, batches, config, i); };
   step(1);
   step(2);
   own_allocations = library_allocations = 0;

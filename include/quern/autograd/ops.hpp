@@ -27,6 +27,10 @@ struct Tokens {
   /// (B,T), documents packed in a row: where in its row each token's document begins; null: a row is one
   /// document. Positions and attention restart there.
   const std::int32_t* starts = nullptr;
+  /// (B): tokens at or beyond are padding, which nobody sees; null: none are.
+  const std::int32_t* lengths = nullptr;
+  /// (B,T,P): what images have in place of tokens; then the ids count 0 … B*T - 1.
+  const float* patches = nullptr;
 };
 
 /// A share of elements dropped at a site: the site is the module's path, hashed.
@@ -94,6 +98,18 @@ std::vector<float> linear_attention_weights(Tape& tape, Var q, Var k, Var direct
 /// Of queries it makes the "general" score of Luong et al. 2015 (section 3.1), q W k, from the dot product.
 Var head_products(Tape& tape, Var x, Var w, std::int64_t heads);
 
+/// Low-rank attention's keys and values (Wang et al. 2020, 2006.04768, section 4): mixtures of a sequence's
+/// rows, those of padding left out.  y(b) = e(:, :n) x(b, :n), n = lengths[b] or S  // (B,R,C); x (B,S,C), e
+/// (R,P), S <= P; lengths (B) or null.
+///   dx(b, :n) = e(:, :n)ᵀ dy(b),  de(:, :n) = sum_b dy(b) x(b, :n)ᵀ
+Var sequence_projection(Tape& tape, Var x, Var e, const std::int32_t* lengths = nullptr);
+
+/// [a, b] along the last axis  // (B,T,M+N); a (B,T,M), b (B,T,N), of one type.
+Var concatenate(Tape& tape, Var a, Var b);
+
+/// The first row of each sequence  // (B,C); x (B,T,C).
+Var first_position(Tape& tape, Var x);
+
 /// The rotations of positions first_position + t  // (T,D), no gradient. kernels/rotary.hpp.
 Var rotary_positions(Tape& tape, std::int64_t first_position, std::int64_t length, std::int64_t width,
                      double theta);
@@ -146,18 +162,23 @@ AttentionGruStates attention_gru(Tape& tape, Var gates, Var keys, Var memory, Va
                                  const std::int32_t* lengths = nullptr, const RecurrentState& state = {},
                                  float* weights = nullptr);
 
-/// What a batch's targets cost, as sums in nats over the targets that count.
+/// What a batch's targets cost, as sums over the targets that count: in nats, or of values in squared errors.
 struct Loss {
   double nll = 0;
   double smoothed = 0;  // equal to nll without label smoothing
   std::int64_t targets = 0;
 };
 
-/// The root of a language model: logits = x Wᵀ in chunks of rows, cross-entropy against `targets` (one a row
-/// of x, ignored_target counts nowhere), never (R,V) in memory. kernels/loss.hpp. x (…,C), w (V,C). When
-/// recording, the gradients of sum(smoothed) / normaliser by x and w are written at once: the root's backward
-/// is part of its forward, so that the logits are made once.
+/// The root of a language model or a classifier: logits = x Wᵀ in chunks of rows, cross-entropy against
+/// `targets` (one a row of x, ignored_target counts nowhere), never (R,V) in memory. kernels/loss.hpp. x
+/// (…,C), w (V,C). When recording, the gradients of sum(smoothed) / normaliser by x and w are written at
+/// once: the root's backward is part of its forward, so that the logits are made once. `predictions` (R) or
+/// null: the most likely class of each row.
 Loss cross_entropy_head(Tape& tape, Var x, Var w, const std::int32_t* targets, double normaliser,
-                        float label_smoothing);
+                        float label_smoothing, std::int32_t* predictions = nullptr);
+
+/// The root of a regression: the sum of (y - values)^2; when recording, the gradient of sum / normaliser by y
+/// is written at once. kernels/loss.hpp. y (R,1), values (R).
+Loss squared_error(Tape& tape, Var y, const float* values, double normaliser);
 
 }  // namespace quern

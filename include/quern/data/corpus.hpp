@@ -33,8 +33,8 @@ std::uint64_t physical_memory();
 std::vector<TextFile> read_texts(const std::vector<std::string>& paths,
                                  std::uint64_t memory = physical_memory());
 
-/// The tokenizer that data.tokenizer names: "byte", "char" (made from these texts), or a tokenizer file's
-/// path.
+/// The tokenizer that data.tokenizer names: "byte", "char" or "word" (made from these texts), or a tokenizer
+/// file's path.
 Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> texts);
 
 /// The tokens that lie before the validation split: floor((1 - val_fraction) * tokens), in exact arithmetic

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "quern/data/tokens.hpp"
@@ -12,10 +13,11 @@ namespace quern {
 
 /// How a split is evaluated: data.eval_stride, run.batch_size, run.eval_batches, model.context_length.
 struct EvalOptions {
-  std::int64_t context_length = 0;  // T >= 1
-  std::int64_t stride = 0;          // 0 … T
-  std::int64_t batch_size = 1;      // rows of a batch; the last may have fewer
-  std::int64_t batches = 0;         // 0: the whole split
+  std::int64_t context_length = 0;                // T >= 1
+  std::int64_t stride = 0;                        // 0 … T
+  std::int64_t batch_size = 1;                    // rows of a batch; the last may have fewer
+  std::int64_t batches = 0;                       // 0: the whole split
+  std::optional<Masking> masking = std::nullopt;  // then windows of tokens that are their own targets
 };
 
 /// The windows over n tokens, of which n - 1 are targets (the first has nothing before it). Window i covers
@@ -25,7 +27,8 @@ struct EvalOptions {
 /// the split, what is left.
 ///
 /// `batches` k > 0 takes k * batch_size of the W windows, those numbered floor(j * W / (k * batch_size)), and
-/// the whole split when there are no more than that.
+/// the whole split when there are no more than that. With masking, tokens that an earlier window counted are
+/// not told again.
 class EvalWindows {
  public:
   /// `tokens` and `tokenizer` outlive this; n >= T + 1. Throws Error(config) for a stride above T, which
@@ -35,7 +38,7 @@ class EvalWindows {
   std::int64_t windows() const { return taken_; }
   std::int64_t batches() const { return (taken_ + options_.batch_size - 1) / options_.batch_size; }
 
-  /// Targets that count, over all batches; n - 1 for the whole split.
+  /// Targets that count, over all batches; n - 1 for the whole split. Without masking.
   std::int64_t target_tokens() const;
 
   /// Batch i of batches(): rows with their count of target tokens and of the bytes these stand for, so that

@@ -37,6 +37,9 @@ ImageSet read_idx(const std::string& images, const std::string& labels,
 /// Error(io) when the system refuses.
 ImageSet read_image_folder(const std::string& folder, std::uint64_t memory = physical_memory());
 
+/// One image file, without a label.
+ImageSet read_image(const std::string& path);
+
 /// Images of one shape each: a circle, square, triangle, cross or ring at a random place, of a random size
 /// and brightness, with noise.
 struct ShapeOptions {

@@ -4,27 +4,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "quern/data/batch.hpp"
 #include "quern/data/config.hpp"
 #include "quern/data/tokens.hpp"
 #include "quern/text/tokenizer.hpp"
 
 namespace quern {
 
-/// The target of a position that counts nowhere.
-constexpr std::int32_t kIgnore = -1;
-
-/// Rows of one micro-batch. The pointers belong to whoever made it and hold until its next batch.
-struct Batch {
-  std::int64_t rows = 0;                  // B
-  std::int64_t length = 0;                // T
-  const std::int32_t* inputs = nullptr;   // (B,T)
-  const std::int32_t* targets = nullptr;  // (B,T), kIgnore where a position does not count
-  const std::int32_t* starts = nullptr;   // (B,T): where in its row a token's document begins; null: at 0
-  std::int64_t target_tokens = 0;         // targets that are not kIgnore
-  std::int64_t target_bytes = 0;  // bytes of text that these targets stand for; only EvalWindows counts them
-  std::int64_t first_row = 0;     // the first row's index among all rows of its step or evaluation
+/// Masked language modelling (Devlin et al. 2018, 1810.04805, section 3.1): of a window's tokens 15 % are to
+/// be told; of these 80 % become `token`, 10 % any other and 10 % stay. Which ones is a pure function of
+/// (seed, step, row, place): others in each step, the same in each evaluation. Targets of the others are
+/// kIgnore.
+struct Masking {
+  std::int32_t token = 0;       // the mask, a token beyond the tokenizer's
+  std::int32_t vocabulary = 0;  // the tokenizer's tokens
+  std::uint64_t seed = 0;
 };
 
 /// The inputs and targets of a batch, kept from one batch to the next so that no batch after the largest
@@ -37,11 +34,16 @@ class BatchBuffer {
   /// Row `row` becomes the window of length + 1 tokens that begins at `start`.
   void fill(std::int64_t row, TokenView tokens, std::int64_t start);
 
+  /// Hides tokens of a row: see Masking. `index` is the row's own number.
+  void mask(std::int64_t row, const Masking& masking, std::uint32_t step, std::int64_t index);
+
   /// The first `count` targets of a row become kIgnore.
   void ignore(std::int64_t row, std::int64_t count);
 
   const std::int32_t* inputs() const { return inputs_.data(); }
   const std::int32_t* targets() const { return targets_.data(); }
+  /// Targets of the first `rows` rows that count.
+  std::int64_t count_targets(std::int64_t rows) const;
   /// Null when the tokens know no documents.
   const std::int32_t* starts() const { return packed_ ? starts_.data() : nullptr; }
 
@@ -62,8 +64,9 @@ class WindowSampler {
  public:
   /// `tokens` outlives the sampler and holds at least T + 1; rows_per_step counts all micro-batches and
   /// ranks.
+  /// With `masking` the inputs are their own targets.
   WindowSampler(TokenView tokens, std::int64_t context_length, WindowOrder order, std::uint64_t seed,
-                std::int64_t rows_per_step);
+                std::int64_t rows_per_step, std::optional<Masking> masking = std::nullopt);
 
   /// The rows [first_row, first_row + rows) of a step, 0 <= step < 2^32, counted as the first step being 0;
   /// rows end at rows_per_step.
@@ -81,6 +84,7 @@ class WindowSampler {
   WindowOrder order_;
   std::uint64_t seed_;
   std::int64_t rows_per_step_;
+  std::optional<Masking> masking_;
   BatchBuffer buffer_;
 };
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "quern/infer/sampler.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 #include "quern/text/tokenizer.hpp"
 
 namespace quern {
@@ -45,9 +45,8 @@ void check(const GenerateOptions& options);
 /// the model has beyond the tokenizer's are never drawn. The repetition penalty's history is the whole prompt
 /// and what was drawn. Equal arguments give equal text. Throws as check() does, Error(diverged) for logits
 /// that are not finite.
-GenerateResult generate(const Transformer& model, const Tokenizer& tokenizer,
-                        std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                        const std::function<void(std::string_view)>& on_text,
+GenerateResult generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int32_t> prompt,
+                        const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
                         const std::function<bool()>& cancelled);
 
 }  // namespace quern

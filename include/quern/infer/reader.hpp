@@ -9,14 +9,14 @@
 
 #include "quern/autograd/tape.hpp"
 #include "quern/nn/cache.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 
 namespace quern {
 
 /// Reads one sequence of tokens, keeping the keys and values of the tokens read.
 class Reader {
  public:
-  explicit Reader(const Transformer& model);
+  explicit Reader(const Model& model);
 
   /// The most tokens that can be held; nothing for a model without a table of positions, whose cache grows.
   std::optional<std::int64_t> limit() const;
@@ -32,7 +32,7 @@ class Reader {
  private:
   void make_room(std::int64_t tokens);
 
-  const Transformer& model_;
+  const Model& model_;
   std::unique_ptr<KVCache> cache_;
   Workspace workspace_;
   std::vector<float> logits_;  // (V)

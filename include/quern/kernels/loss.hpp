@@ -1,4 +1,5 @@
-// Cross-entropy with label smoothing (Szegedy et al. 2015, 1512.00567, section 7) on rows of logits.
+// Cross-entropy with label smoothing (Szegedy et al. 2015, 1512.00567, section 7) on rows of logits, and the
+// squared error of values.
 #pragma once
 
 #include <cstddef>
@@ -31,5 +32,14 @@ std::size_t cross_entropy_rows_scratch(std::int64_t rows);
 
 /// The gradient that cross_entropy_rows left in `logits`  // (R,V)
 Mat gradient_of(Tensor logits, Type gradient_type);
+
+/// The class of the largest logit of each row, the first of equals; that of a row of NaN is 0.  // (R)
+/// logits (R,V)
+void most_likely(Tensor logits, std::int32_t* classes);
+
+/// sum over r of (y[r] - values[r])^2, in double; `dy`, unless it is empty, becomes
+///   gradient_scale * 2 (y[r] - values[r])
+/// y and dy (R,1), values (R), f32.
+double squared_error_rows(Tensor dy, Tensor y, const float* values, float gradient_scale);
 
 }  // namespace quern

@@ -31,10 +31,17 @@ struct AttentionProbe {
   std::vector<Weights> found;  // in the order of layers, then heads
 };
 
+/// Whose tokens see whose.
+enum class AttentionRole {
+  causal,     // a decoder's own: those before and itself
+  both_ways,  // an encoder's own: all
+  cross,      // a decoder's on the memory: all
+};
+
 /// What the layers of one call share: where its tokens stand and what they see. All of it outlives the tape.
 struct AttentionContext {
   Var rotations;                          // of x's positions (T,D), or none; self-attention alone
-  const std::int32_t* lengths = nullptr;  // (B): the memory's tokens at or beyond are padding; null: none are
+  const std::int32_t* lengths = nullptr;  // (B): tokens at or beyond are padding; null: none are
   const std::int32_t* starts = nullptr;   // (B,T): see Tokens; self-attention without a cache
   AttentionProbe* probe = nullptr;        // who wants to see weights, or null
   std::int64_t layer = 0;                 // which one it is
@@ -55,21 +62,24 @@ struct MultiHeadAttention {
   Parameter *q_gain, *k_gain;  // (D) of the QK-norm, or absent
   float eps;                   // of the QK-norm
   ScoreKind score;
-  bool linear;                // linear attention (Katharopoulos et al. 2020, 2006.16236)
-  Parameter* directions;      // (M,D), fixed: of favor's features; or absent
-  Parameter* score_weight;    // (H*D,D) of general scores, (H,D) of additive ones; or absent
-  Linear out;                 // (C,C)
-  DropoutSite dropout;        // of the attention weights
-  bool causal = true;         // in self-attention; in an encoder a token sees the later ones too
-  std::int64_t window;        // the tokens that a token sees; 0: all
-  std::int64_t globals;       // with a window: the first tokens, which all see
-  std::vector<float> slopes;  // (H), ALiBi's; or empty
+  bool linear;                               // linear attention (Katharopoulos et al. 2020, 2006.16236)
+  Parameter* directions;                     // (M,D), fixed: of favor's features; or absent
+  Parameter *key_mixtures, *value_mixtures;  // (R,context_length) of low-rank attention (Wang et al. 2020,
+                                             // 2006.04768); or absent
+  Parameter* score_weight;                   // (H*D,D) of general scores, (H,D) of additive ones; or absent
+  Linear out;                                // (C,C)
+  DropoutSite dropout;                       // of the attention weights
+  bool causal;                               // see AttentionRole
+  std::int64_t window;                       // the tokens that a token sees; 0: all
+  std::int64_t globals;                      // with a window: the first tokens, which all see
+  std::vector<float> slopes;                 // (H), ALiBi's; or empty
 
-  MultiHeadAttention(const Scope& scope, const ModelConfig& config);
+  MultiHeadAttention(const Scope& scope, const ModelConfig& config,
+                     AttentionRole role = AttentionRole::causal);
 
   /// x (B,T,C), memory (B,S,C) or x itself -> (B,T,C). With a cache the same kernel runs: in self-attention x
   /// continues the tokens it holds and is appended to it; in cross-attention the first call puts the memory's
-  /// keys and values there, and later ones read them.
+  /// keys and values there, and later ones read them and need the memory's shape alone.
   Var operator()(Tape& tape, Var x, Var memory, const AttentionContext& context, LayerCache* cache) const;
 
  private:

@@ -5,22 +5,28 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "quern/autograd/ops.hpp"
 #include "quern/base/fields.hpp"
 
 namespace quern {
 
-enum class Architecture { decoder };
+enum class Architecture { decoder, encoder, encoder_decoder, rnn, vit };
 enum class NormPlacement { pre, post };
 enum class PositionKind { learned, sinusoidal, rope, alibi, none };
-enum class AttentionKind { full, sliding_window, linear };
+enum class AttentionKind { full, sliding_window, linear, low_rank };
 enum class FeatureMap { elu, favor };
 enum class ScoreKind { scaled_dot, dot, general, additive };
+enum class HeadKind { task, tokens, tags, label, value };
 enum class InitKind { gpt2, xavier };
 
 constexpr auto enum_names(Architecture) {
-  return std::to_array<EnumName<Architecture>>({{Architecture::decoder, "decoder"}});
+  return std::to_array<EnumName<Architecture>>({{Architecture::decoder, "decoder"},
+                                                {Architecture::encoder, "encoder"},
+                                                {Architecture::encoder_decoder, "encoder_decoder"},
+                                                {Architecture::rnn, "rnn"},
+                                                {Architecture::vit, "vit"}});
 }
 constexpr auto enum_names(Activation) {
   return std::to_array<EnumName<Activation>>({{Activation::gelu, "gelu"},
@@ -48,7 +54,8 @@ constexpr auto enum_names(PositionKind) {
 constexpr auto enum_names(AttentionKind) {
   return std::to_array<EnumName<AttentionKind>>({{AttentionKind::full, "full"},
                                                  {AttentionKind::sliding_window, "sliding_window"},
-                                                 {AttentionKind::linear, "linear"}});
+                                                 {AttentionKind::linear, "linear"},
+                                                 {AttentionKind::low_rank, "low_rank"}});
 }
 constexpr auto enum_names(FeatureMap) {
   return std::to_array<EnumName<FeatureMap>>({{FeatureMap::elu, "elu"}, {FeatureMap::favor, "favor"}});
@@ -58,6 +65,16 @@ constexpr auto enum_names(ScoreKind) {
                                              {ScoreKind::dot, "dot"},
                                              {ScoreKind::general, "general"},
                                              {ScoreKind::additive, "additive"}});
+}
+constexpr auto enum_names(Cell) {
+  return std::to_array<EnumName<Cell>>({{Cell::gru, "gru"}, {Cell::lstm, "lstm"}});
+}
+constexpr auto enum_names(HeadKind) {
+  return std::to_array<EnumName<HeadKind>>({{HeadKind::task, "task"},
+                                            {HeadKind::tokens, "tokens"},
+                                            {HeadKind::tags, "tags"},
+                                            {HeadKind::label, "label"},
+                                            {HeadKind::value, "value"}});
 }
 constexpr auto enum_names(InitKind) {
   return std::to_array<EnumName<InitKind>>({{InitKind::gpt2, "gpt2"}, {InitKind::xavier, "xavier"}});
@@ -87,12 +104,21 @@ struct ModelConfig {
   std::int64_t global_tokens = 0;
   FeatureMap feature_map = FeatureMap::elu;
   std::int64_t n_features = 0;
+  std::int64_t rank = 0;
   bool qk_norm = false;
   ScoreKind score = ScoreKind::scaled_dot;
+  Cell cell = Cell::gru;
+  bool reads_source = false;
+  HeadKind head = HeadKind::task;
+  std::int64_t n_outputs = 0;
+  std::vector<std::int64_t> image;
+  std::int64_t patch_size = 4;
   InitKind init = InitKind::gpt2;
 
   void fields(FieldList& f) {
-    f("architecture", architecture, "Which parts the Transformer has: a causal decoder alone.");
+    f("architecture", architecture,
+      "Which parts the model has: a causal decoder; an encoder, whose tokens see each other both ways; both, "
+      "the decoder reading the encoder's output; a recurrent network; or an encoder of image patches (vit).");
     f("d_model", d_model, between(1, 65536), "Width of the residual stream.");
     f("n_layers", n_layers, between(1, 1024), "Number of blocks.");
     f("n_heads", n_heads, between(1, 65536), "Attention heads; must divide d_model.");
@@ -123,7 +149,9 @@ struct ModelConfig {
     f("rope_theta", rope_theta, above(0), "The base of rope's wavelengths.");
     f("attention", attention,
       "Which earlier tokens a token sees: all, or with sliding_window the latest `window`. linear sees all "
-      "through running sums, whose cost grows with the length and not with its square.");
+      "through running sums, whose cost grows with the length and not with its square; low_rank, in "
+      "encoders, "
+      "sees `rank` learned mixtures of all keys and values.");
     f("window", window, between(0, 1048576),
       "Tokens that a token sees with sliding_window, itself included; at least 1 there, 0 otherwise.");
     f("global_tokens", global_tokens, between(0, 1048576),
@@ -134,14 +162,35 @@ struct ModelConfig {
       "near softmax's weights.");
     f("n_features", n_features, between(0, 65536),
       "Features of favor; 0 means the head size times its logarithm, rounded up to a multiple of 8.");
+    f("rank", rank, between(0, 1048576), "Mixtures that low_rank sees; at least 1 there, 0 otherwise.");
     f("qk_norm", qk_norm, "RMSNorm over each head of queries and keys, before rope.");
     f("score", score,
       "What a query and a key make: their product over sqrt(head size), the product itself (dot), a product "
       "with a learned matrix between (general), or a learned vector times the tanh of their sum (additive).");
+    f("cell", cell, "The recurrent network's layer: a gated recurrent unit, or a long short-term memory.");
+    f("reads_source", reads_source,
+      "rnn: an encoder reads a question before the decoder answers it; data.task says so, not the user.");
+    f("head", head,
+      "What comes out: the next or the hidden token, a tag for each token, one label or one number for the "
+      "whole; task: what data.task asks for.");
+    f("n_outputs", n_outputs, between(0, 16777216),
+      "Tags or labels that the head knows; 0 means those of the data.");
+    f("image", image, between(1, 65536), "vit: height, width and channels; empty means those of the data.");
+    f("patch_size", patch_size, between(1, 4096), "vit: side of the squares that an image is cut into.");
     f("init", init,
       "gpt2: normal, 0.02, residual projections scaled by 1/sqrt(2 n_layers); xavier: Glorot uniform.");
   }
 };
+
+/// Whether an encoder reads the tokens, or the source that a decoder then looks at.
+constexpr bool has_encoder(Architecture a) {
+  return a == Architecture::encoder || a == Architecture::encoder_decoder || a == Architecture::vit;
+}
+
+/// The numbers of an image's patch.
+inline std::int64_t patch_width(const ModelConfig& config) {
+  return config.patch_size * config.patch_size * config.image.at(2);
+}
 
 /// The numbers of one head.
 inline std::int64_t head_width(const ModelConfig& config) { return config.d_model / config.n_heads; }

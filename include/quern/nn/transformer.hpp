@@ -9,7 +9,7 @@
 
 namespace quern {
 
-/// Embedding, blocks and, with pre-norm, a final norm.
+/// One half of a Transformer, encoder or decoder: embedding, blocks and, with pre-norm, a final norm.
 struct Stack {
   std::string path;
   Embedding embedding;
@@ -18,42 +18,14 @@ struct Stack {
   std::int64_t rotary_width = 0;  // D with rotary positions, else 0
   double rope_theta;
 
-  Stack(const Scope& scope, const ModelConfig& config);
+  /// A decoder that `reads_memory` has cross-attention. `tokens` (V,C), when given, is the embedding's table,
+  /// shared with who made it.
+  Stack(const Scope& scope, const ModelConfig& config, AttentionRole role, bool reads_memory = false,
+        Parameter* tokens = nullptr);
 
   /// ids (B,T) -> (B,T,C). With a cache the tokens continue what it holds.
-  Var operator()(Tape& tape, Tokens tokens, KVCache* cache, AttentionProbe* probe = nullptr) const;
-};
-
-/// A Transformer: a causal decoder with a language-model head.
-class Transformer {
- public:
-  /// `config.vocab_size` is the true size. `trains` false leaves gradients and moments away; `compute` is the
-  /// type of products and activations. Values are not set yet: parameters().initialise(seed), or a
-  /// checkpoint. With Backing::none it has shapes alone, for a tape that plans.
-  Transformer(const ModelConfig& config, bool trains, Type compute = Type::f32,
-              Backing backing = Backing::memory);
-  Transformer(const Transformer&) = delete;
-  Transformer& operator=(const Transformer&) = delete;
-
-  /// The cost of predicting `targets` (B,T), see cross_entropy_head(); when recording, tape.backward() may
-  /// follow.
-  Loss loss(Tape& tape, Tokens tokens, const std::int32_t* targets, double normaliser,
-            float label_smoothing) const;
-
-  /// The logits of every position, f32  // (B,T,V); of the last position alone  // (B,1,V)
-  /// A probe gets the attention weights that it asks for.
-  Var logits(Tape& tape, Tokens tokens, KVCache* cache = nullptr, AttentionProbe* probe = nullptr) const;
-  Var last_logits(Tape& tape, Tokens tokens, KVCache* cache) const;
-
-  const ModelConfig& config() const { return config_; }
-  ParamStore& parameters() { return store_; }
-  const ParamStore& parameters() const { return store_; }
-
- private:
-  ModelConfig config_;
-  ParamStore store_;
-  Stack decoder_;
-  Parameter* head_;  // (V,C): the token embedding itself when tied
+  Var operator()(Tape& tape, Tokens tokens, const Memory& memory = {}, KVCache* cache = nullptr,
+                 AttentionProbe* probe = nullptr) const;
 };
 
 }  // namespace quern

@@ -98,6 +98,7 @@ struct RunConfig {
   std::string name = "run";
   std::int64_t max_steps = 1000;
   std::int64_t batch_size = 16;
+  std::int64_t batch_tokens = 0;
   std::int64_t grad_accumulation = 1;
   Precision precision = Precision::f32;
   Recompute recompute = Recompute::none;
@@ -114,6 +115,9 @@ struct RunConfig {
     f("max_steps", max_steps, between(0, 1e12),
       "Updates of the weights; 0 initialises, saves step 0 and ends.");
     f("batch_size", batch_size, between(1, 1048576), "Sequences of one micro-batch.");
+    f("batch_tokens", batch_tokens, between(0, 1e12),
+      "Above 0: examples of about one length make a micro-batch of at most so many tokens, padding and both "
+      "sides included, in place of batch_size.");
     f("grad_accumulation", grad_accumulation, between(1, 1048576), "Micro-batches of one update.");
     f("precision", precision,
       "Element type of the products and the activations; the residual stream, softmax, loss, gradients of "

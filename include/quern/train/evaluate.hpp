@@ -3,31 +3,37 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "quern/autograd/tape.hpp"
-#include "quern/data/corpus.hpp"
-#include "quern/data/evaluation.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
+#include "quern/train/batches.hpp"
 #include "quern/train/config.hpp"
+#include "quern/watch/events.hpp"
 
 namespace quern {
 
 struct Evaluation {
-  double loss = 0;  // nats per target token
+  double loss = 0;  // nats per target token; of numbers the mean squared error
   std::int64_t tokens = 0;
-  std::int64_t bytes = 0;  // of text that these tokens stand for
+  std::int64_t bytes = 0;           // of text that these tokens stand for
+  std::vector<TaskMetric> metrics;  // the task's
 
   double perplexity() const;
   double bits_per_byte() const;
 };
 
-/// The windows that a run evaluates its validation split over; nothing when it has no such split. Keeps a
-/// view of the corpus.
-std::optional<EvalWindows> validation_windows(const Config& config, const Corpus& corpus);
-
-/// The mean cost over all targets of `windows`, without dropout. Nothing when `cancelled` said so between two
-/// batches.
-std::optional<Evaluation> evaluate(const Transformer& model, Workspace& workspace, EvalWindows& windows,
-                                   const std::function<bool()>& cancelled);
+/// The mean cost over all targets of `batches`, without dropout, and the task's metrics:
+///   a text's hidden tokens, tags, aligned symbols   accuracy, the share of targets told right
+///   labels and tags                                 macro_f1 beside it
+///   answers                                         accuracy and exact_match, the share of rows without a
+///   mistake.
+///                                                   That is greedy decoding's: while all is right, both read
+///                                                   the same
+///   numbers                                         mse and r2
+/// Nothing when `cancelled` said so between two batches.
+std::optional<Evaluation> evaluate(const Config& config, const Model& model, Workspace& workspace,
+                                   EvalBatches& batches, const std::function<bool()>& cancelled);
 
 }  // namespace quern

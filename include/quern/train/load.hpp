@@ -5,7 +5,7 @@
 #include <string>
 
 #include "quern/base/files.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 #include "quern/text/tokenizer.hpp"
 #include "quern/train/checkpoint_store.hpp"
 #include "quern/train/config.hpp"
@@ -16,7 +16,7 @@ namespace quern {
 struct LoadedRun {
   Config config;  // as resolved when the run was created; model.vocab_size is the true size
   Tokenizer tokenizer;
-  std::unique_ptr<Transformer> model;
+  std::unique_ptr<Model> model;
   std::int64_t step = 0;
   std::vector<std::string> warnings;  // newer checkpoints that were passed over, and why
 };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "quern/base/files.hpp"
-#include "quern/data/corpus.hpp"
+#include "quern/data/dataset.hpp"
 #include "quern/train/config.hpp"
 #include "quern/watch/events.hpp"
 
@@ -38,7 +38,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
 /// of this process as the run would.
 struct RunPlan {
   Config config;
-  Corpus corpus;
+  Dataset data;
 };
 RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets);
 

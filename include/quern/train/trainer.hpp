@@ -6,10 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "quern/data/corpus.hpp"
-#include "quern/data/evaluation.hpp"
-#include "quern/data/windows.hpp"
-#include "quern/nn/transformer.hpp"
+#include "quern/data/dataset.hpp"
+#include "quern/nn/model.hpp"
+#include "quern/train/batches.hpp"
 #include "quern/train/checkpoint_store.hpp"
 #include "quern/train/config.hpp"
 #include "quern/train/tracer.hpp"
@@ -30,7 +29,7 @@ struct StepResult {
 /// One update of `model` on step `step` (from 1): all micro-batches, one normaliser (the step's target
 /// tokens), clipping of the accumulated gradient, AdamW. A step without a single target changes nothing.
 /// Throws Error(diverged) before the update when the loss or the gradient is not finite.
-StepResult train_step(Transformer& model, Workspace& workspace, WindowSampler& windows, const Config& config,
+StepResult train_step(Model& model, Workspace& workspace, TrainBatches& batches, const Config& config,
                       std::int64_t step);
 
 /// Trains a run from where `model` stands to its last step.
@@ -42,7 +41,7 @@ class Trainer {
     std::int64_t best_step = 0;
   };
 
-  Trainer(const Config& config, const Corpus& corpus, Transformer& model, CheckpointStore& store,
+  Trainer(const Config& config, const Dataset& data, Model& model, CheckpointStore& store,
           JsonlWriter& metrics, Observers& observers, Tracer& tracer);
 
   /// Takes weights, moments and progress from a checkpoint.
@@ -68,15 +67,15 @@ class Trainer {
   double seconds() const;  // since this object was made
 
   const Config& config_;
-  const Corpus& corpus_;
-  Transformer& model_;
+  const Dataset& data_;
+  Model& model_;
   CheckpointStore& store_;
   JsonlWriter& metrics_;
   Observers& observers_;
   Tracer& tracer_;
   Workspace workspace_;
-  WindowSampler windows_;
-  std::optional<EvalWindows> validation_;
+  TrainBatches batches_;
+  std::optional<EvalBatches> validation_;
   Progress progress_;
   std::int64_t saved_ = -1;  // step of the last save
   double saved_at_ = 0;      // seconds()

@@ -16,13 +16,20 @@ namespace quern {
 
 /// A run as it begins: what it trains, on what, for how long, on which machine.
 struct StartEvent {
-  std::int64_t step = 0;                // steps done before: 0, or the checkpoint's step in a ResumeEvent
-  std::int64_t max_steps = 0;           // the run ends after this step
-  std::int64_t parameters = 0;          // trainable numbers, a tied matrix counted once
-  std::int64_t train_tokens = 0;        // tokens of the training split
-  std::int64_t val_tokens = 0;          // tokens of the validation split; 0: no validation
-  std::int64_t vocab_size = 0;          // tokens of the vocabulary
-  std::int64_t tokens_per_step = 0;     // target tokens of a full step, over micro-batches and ranks
+  std::int64_t step = 0;             // steps done before: 0, or the checkpoint's step in a ResumeEvent
+  std::int64_t max_steps = 0;        // the run ends after this step
+  std::int64_t parameters = 0;       // trainable numbers, a tied matrix counted once
+  std::int64_t train_tokens = 0;     // tokens of the training split
+  std::int64_t val_tokens = 0;       // tokens of the validation split; 0: no validation
+  std::int64_t vocab_size = 0;       // tokens of the vocabulary
+  std::int64_t tokens_per_step = 0;  // target tokens of a full step, over micro-batches and ranks
+  /// What a run learns from that is no text: then the three above that count tokens are 0.
+  struct ExampleCounts {
+    std::int64_t train = 0;     // examples to learn from; 0: without end
+    std::int64_t val = 0;       // examples of an evaluation; 0: no validation
+    std::int64_t per_step = 0;  // of a full step; 0: it varies
+  };
+  std::optional<ExampleCounts> examples;
   std::string name;                     // run.name
   std::string run_dir;                  // path as the user may type it
   std::optional<double> entropy_floor;  // nats per token that no model can pass on fresh text, when known
@@ -61,14 +68,21 @@ struct StepEvent {
   std::int64_t rss = 0;  // bytes of the process in physical memory after it; 0: not known
 };
 
+/// A number that tells how well a task is done, such as accuracy.
+struct TaskMetric {
+  std::string name;
+  double value = 0;
+};
+
 /// One evaluation.
 struct EvalEvent {
   std::int64_t step = 0;
   std::string split = "val";
-  double loss = 0;          // nats per target token
-  std::int64_t tokens = 0;  // target tokens counted
-  double seconds = 0;       // wall time
-  bool best = false;        // lower than every evaluation of this split before it
+  double loss = 0;                       // nats per target token
+  std::int64_t tokens = 0;               // target tokens counted
+  double seconds = 0;                    // wall time
+  bool best = false;                     // lower than every evaluation of this split before it
+  std::vector<TaskMetric> metrics = {};  // the task's
 };
 
 /// A checkpoint that is durable.

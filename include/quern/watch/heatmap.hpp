@@ -9,15 +9,19 @@
 
 namespace quern {
 
-/// One row of text for each row of `weights` (N,N) below the diagonal and on it, in labels.size() = N
-/// columns: the row's label, a shade for each column relative to the row's largest weight, and that weight. A
-/// header names the columns by the beginnings of their labels. A terminal that is too narrow gets the last
-/// rows and columns that fit.
-std::string heatmap(std::span<const float> weights, const std::vector<std::string>& labels,
-                    const Terminal& terminal);
+/// The names of a matrix's rows and columns.
+struct HeatmapLabels {
+  std::vector<std::string> rows, columns;
+};
 
-/// How many of N rows and columns heatmap() shows.
-std::size_t heatmap_size(const std::vector<std::string>& labels, const Terminal& terminal);
+/// One row of text for each row of `weights` (rows,columns): the row's label, a shade for each column
+/// relative to the row's largest weight, and that weight. A header names the columns by the beginnings of
+/// their labels. A terminal that is too narrow gets the last columns that fit, and of a square matrix as many
+/// rows.
+std::string heatmap(std::span<const float> weights, const HeatmapLabels& labels, const Terminal& terminal);
+
+/// How many of the columns heatmap() shows.
+std::size_t heatmap_size(const HeatmapLabels& labels, const Terminal& terminal);
 
 /// A token's text as a label of one line: blanks and newlines become visible, what a terminal would obey
 /// harmless.

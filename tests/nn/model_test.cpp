@@ -1,4 +1,4 @@
-#include "quern/nn/transformer.hpp"
+#include "quern/nn/model.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -55,8 +55,8 @@ void initialise(ParamStore& store) {
 RandomContext random_at(std::uint64_t first_sequence) { return {5, 3, first_sequence}; }
 
 /// One forward and backward pass; gradients add to those of the step.
-Loss run(Transformer& model, Workspace& workspace, const Sequences& s, double normaliser,
-         float label_smoothing, std::uint64_t first_sequence = 0, Recompute recompute = Recompute::none) {
+Loss run(Model& model, Workspace& workspace, const Sequences& s, double normaliser, float label_smoothing,
+         std::uint64_t first_sequence = 0, Recompute recompute = Recompute::none) {
   Tape tape(workspace, Mode::train, random_at(first_sequence), recompute);
   const Loss loss =
       model.loss(tape, {s.ids.data(), s.batch, s.length}, s.targets.data(), normaliser, label_smoothing);
@@ -65,7 +65,7 @@ Loss run(Transformer& model, Workspace& workspace, const Sequences& s, double no
 }
 
 /// The gradients of a step that `passes` makes up, by parameter.
-reference::Parameters<float> gradients_of(Transformer& model, const std::function<void(Workspace&)>& passes) {
+reference::Parameters<float> gradients_of(Model& model, const std::function<void(Workspace&)>& passes) {
   ParamStore& store = model.parameters();
   Workspace workspace;
   std::fill_n(store.gradients(), store.slab_size(), std::numeric_limits<float>::quiet_NaN());
@@ -86,7 +86,7 @@ void check_equal(const reference::Parameters<float>& actual, const reference::Pa
   }
 }
 
-reference::Parameters<Dual> constants(const Transformer& model) {
+reference::Parameters<Dual> constants(const Model& model) {
   reference::Parameters<Dual> parameters;
   for (const Parameter& p : model.parameters().all()) {
     const float* w = p.slot.value.f32();
@@ -104,7 +104,7 @@ double norm(const std::vector<float>& x) {
 TEST_CASE("a 2-layer model's gradient is the Dual one along random directions") {
   for (const Case& c : cases(12)) {
     CAPTURE(c.name, c.config.dropout);
-    Transformer model(c.config, true);
+    Model model(c.config, true);
     initialise(model.parameters());
     const Sequences batch = some_sequences(2, 5);
     const double normaliser = valid_targets(batch);
@@ -136,7 +136,7 @@ TEST_CASE("a 2-layer model's gradient is the Dual one along random directions") 
 TEST_CASE("every number of a tiny model's gradient is the Dual one") {
   for (const Case& c : cases(4)) {
     CAPTURE(c.name, c.config.dropout);
-    Transformer model(c.config, true);
+    Model model(c.config, true);
     initialise(model.parameters());
     const Sequences batch = some_sequences(2, 4);
     const double normaliser = valid_targets(batch);
@@ -163,7 +163,7 @@ TEST_CASE("every number of a tiny model's gradient is the Dual one") {
 TEST_CASE("4 micro-batches of 2 equal 1 of 8, with dropout") {
   for (const Case& c : cases(16)) {
     CAPTURE(c.name, c.config.dropout);
-    Transformer model(c.config, true);
+    Model model(c.config, true);
     initialise(model.parameters());
     const Sequences all = some_sequences(8, 6);
     const double normaliser = valid_targets(all);
@@ -187,7 +187,7 @@ TEST_CASE("what is made again in backward has the same bits: loss, gradients, dr
   for (const Type type : {Type::f32, Type::bf16}) {
     for (const Case& c : cases(16)) {
       CAPTURE(c.name, c.config.dropout, type == Type::bf16);
-      Transformer model(c.config, true, type);
+      Model model(c.config, true, type);
       initialise(model.parameters());
       model.parameters().refresh_shadow();
       Loss kept, again;
@@ -210,7 +210,7 @@ TEST_CASE("with blocks made again a layer costs the memory of the stream and the
   const Sequences s = some_sequences(8, 6);
   const auto bytes = [&](std::int64_t layers, Recompute part) {
     config.n_layers = layers;
-    Transformer model(config, true);
+    Model model(config, true);
     initialise(model.parameters());
     Workspace w;
     model.parameters().begin_step();
@@ -228,7 +228,7 @@ TEST_CASE("with blocks made again a layer costs the memory of the stream and the
 TEST_CASE("micro-batches with 1 and 9 valid targets equal one batch of 10") {
   ModelConfig config = small(16, 2, NormPlacement::pre, PositionKind::learned, Activation::gelu, true);
   config.context_length = 10;
-  Transformer model(config, true);
+  Model model(config, true);
   initialise(model.parameters());
   Sequences all = some_sequences(2, 10);
   for (std::size_t i = 0; i < 20; ++i)
@@ -245,7 +245,7 @@ TEST_CASE("micro-batches with 1 and 9 valid targets equal one batch of 10") {
 TEST_CASE("a sequence whose targets are all ignored changes nothing, alone it gives zeros") {
   const ModelConfig config =
       small(16, 2, NormPlacement::post, PositionKind::sinusoidal, Activation::relu, false);
-  Transformer model(config, true);
+  Model model(config, true);
   initialise(model.parameters());
   Sequences both = some_sequences(2, 6);
   std::fill(both.targets.begin() + 6, both.targets.end(), ignored_target);
@@ -268,8 +268,8 @@ TEST_CASE("in bf16 loss and gradients are those of f32 but for its rounding") {
   // such roundings, which add up like a random walk: about 1 %, and three times that here.
   for (const Case& c : cases(16)) {
     CAPTURE(c.name);
-    Transformer exact(c.config, true), rounded(c.config, true, Type::bf16);
-    for (Transformer* model : {&exact, &rounded}) {
+    Model exact(c.config, true), rounded(c.config, true, Type::bf16);
+    for (Model* model : {&exact, &rounded}) {
       initialise(model->parameters());
       model->parameters().refresh_shadow();
     }
@@ -294,10 +294,10 @@ TEST_CASE("in bf16 loss and gradients are those of f32 but for its rounding") {
 TEST_CASE("a frozen parameter takes no gradient and leaves the others' as they are") {
   for (const Case& c : cases(16)) {
     const Sequences batch = some_sequences(2, 6);
-    const auto pass = [&](Transformer& model) {
+    const auto pass = [&](Model& model) {
       return gradients_of(model, [&](Workspace& w) { run(model, w, batch, 9, c.label_smoothing); });
     };
-    Transformer model(c.config, true);
+    Model model(c.config, true);
     initialise(model.parameters());
     const auto all = pass(model);
     for (Parameter& frozen : model.parameters().all()) {
@@ -317,7 +317,7 @@ TEST_CASE("logits of Mode::infer are those that the loss is made of") {
   for (const Case& c : cases(16)) {
     CAPTURE(c.name);
     if (c.config.dropout != 0) continue;
-    Transformer model(c.config, true);
+    Model model(c.config, true);
     initialise(model.parameters());
     const Sequences batch = some_sequences(2, 6);
     Workspace workspace;

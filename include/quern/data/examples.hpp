@@ -1,0 +1,122 @@
+// Learning from single examples, in contrast to windows of one long text: questions with answers, lines with
+// labels, images.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quern/data/batch.hpp"
+#include "quern/data/config.hpp"
+#include "quern/data/problems.hpp"
+#include "quern/text/tokenizer.hpp"
+
+namespace quern {
+
+/// One row of a batch, before padding.
+struct Example {
+  std::vector<std::int32_t> source;   // (S): what an encoder reads for a decoder, or empty
+  std::vector<std::int32_t> inputs;   // (T)
+  std::vector<std::int32_t> targets;  // (T), kIgnore where a position does not count; of a label (1)
+  float value = 0;                    // a number to tell
+  std::vector<float> patches;         // (T,P): an image, whose inputs have length T and no meaning
+};
+
+/// What the rows of a batch have besides inputs.
+enum class RowKind {
+  classes,  // a target for each input
+  label,    // one target
+  value,    // a number
+};
+
+/// All examples of a task: example `index` of a split is a pure function.
+struct Examples {
+  RowKind kind = RowKind::classes;
+  std::int64_t train = 0;     // how many there are to learn from; 0: without end
+  std::int64_t held_out = 0;  // how many an evaluation takes
+  std::function<void(Split, std::int64_t index, Example& to)> get;
+  std::function<std::int64_t(std::int64_t index)> length;  // tokens of a training example, both sides, when
+                                                           // train is not 0
+};
+
+/// Gathers examples as a batch, padded to the longest of them. Lengths that vary are rounded up to multiples
+/// of 8, as far as `most` allows, so that products meet few shapes.
+class ExampleBuffer {
+ public:
+  explicit ExampleBuffer(std::int64_t most) : most_(most) {}
+
+  /// get(i, example) gives row i.
+  Batch gather(RowKind kind, std::int64_t rows, std::int64_t first_row,
+               const std::function<void(std::int64_t, Example&)>& get);
+
+ private:
+  struct Side {
+    std::vector<std::int32_t> tokens, lengths;
+    std::int64_t length = 0;
+    bool padded = false;
+  };
+  template <class Get>
+  void pad(Side& side, std::int64_t rows, const Get& get) const;
+
+  std::int64_t most_;
+  std::vector<Example> examples_;
+  Side inputs_, source_;
+  std::vector<std::int32_t> targets_;
+  std::vector<float> values_, patches_;
+};
+
+/// How examples become the batches of a step.
+struct ExampleOrder {
+  WindowOrder order = WindowOrder::random;  // random: drawn with replacement; shuffle: each once an epoch
+  std::uint64_t seed = 0;
+  std::int64_t batch_size = 1;    // rows of a micro-batch
+  std::int64_t batch_tokens = 0;  // above 0: as many rows as hold no more tokens, padding included, instead
+  std::int64_t micro_batches = 1;
+  std::int64_t context_length = 0;  // no side of an example is longer
+};
+
+/// The examples of training. Which ones a micro-batch holds is a pure function of (seed, step, micro-batch).
+/// Without end: each once, in order. Else as ExampleOrder says. With batch_tokens the examples of an epoch
+/// are sorted by length, equals in an order of the epoch's own, and cut where the next would make the batch
+/// too large; the batches come in an order of the epoch's own.
+class ExampleSampler {
+ public:
+  /// Throws Error(config) when an example alone has more than batch_tokens.
+  ExampleSampler(const Examples& examples, const ExampleOrder& order);
+
+  /// Micro-batch i of a step, 0 <= step < 2^32.
+  Batch batch(std::int64_t step, std::int64_t i);
+
+ private:
+  std::int64_t index(std::int64_t step, std::int64_t row) const;
+  void sort_epoch(std::int64_t epoch);
+  void cut();
+
+  const Examples* examples_;
+  ExampleOrder order_;
+  ExampleBuffer buffer_;
+  std::vector<std::int64_t> lengths_;  // (train), of batch_tokens; and for the epoch at hand
+  std::vector<std::int64_t> sorted_;   // (train)
+  std::vector<std::int64_t> cuts_;     // where batches begin in sorted_, and its end
+  std::int64_t epoch_ = -1;
+};
+
+/// The examples of an evaluation: the held-out ones in order, or `batches` batches of them.
+class ExampleEvaluation {
+ public:
+  ExampleEvaluation(const Examples& examples, std::int64_t batch_size, std::int64_t batches,
+                    std::int64_t context_length);
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t batches() const { return (rows_ + batch_size_ - 1) / batch_size_; }
+  Batch batch(std::int64_t i);
+
+ private:
+  const Examples* examples_;
+  std::int64_t batch_size_, rows_;
+  ExampleBuffer buffer_;
+};
+
+}  // namespace quern

@@ -1,0 +1,54 @@
+// The batches of training and of evaluation, whatever a run learns from.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "quern/data/dataset.hpp"
+#include "quern/data/evaluation.hpp"
+#include "quern/data/windows.hpp"
+#include "quern/nn/model.hpp"
+#include "quern/train/config.hpp"
+
+namespace quern {
+
+/// Training's micro-batches: windows of a text, or examples. Keeps a view of the data.
+class TrainBatches {
+ public:
+  TrainBatches(const Config& config, const Dataset& data);
+  /// Windows of tokens, `rows` a micro-batch.
+  TrainBatches(WindowSampler windows, std::int64_t rows) : of_(std::move(windows)), rows_(rows) {}
+
+  explicit TrainBatches(ExampleSampler examples) : of_(std::move(examples)), rows_(0) {}
+
+  /// Micro-batch i of a step, the first step being 0.
+  Batch batch(std::int64_t step, std::int64_t i);
+
+ private:
+  std::variant<WindowSampler, ExampleSampler> of_;
+  std::int64_t rows_;
+};
+
+/// An evaluation's batches.
+class EvalBatches {
+ public:
+  explicit EvalBatches(EvalWindows windows) : of_(std::move(windows)) {}
+  explicit EvalBatches(ExampleEvaluation examples) : of_(std::move(examples)) {}
+
+  std::int64_t rows() const;  // over all batches
+  std::int64_t batches() const;
+  Batch batch(std::int64_t i);
+
+ private:
+  std::variant<EvalWindows, ExampleEvaluation> of_;
+};
+
+/// What a run evaluates: its validation split; nothing when it has none. Keeps a view of the data.
+std::optional<EvalBatches> validation_batches(const Config& config, const Dataset& data);
+
+/// A batch as a model reads it, and its targets.
+Input input_of(const Batch& batch);
+Targets targets_of(const Batch& batch);
+
+}  // namespace quern

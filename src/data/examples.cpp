@@ -1,0 +1,158 @@
+#include "quern/data/examples.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "quern/base/check.hpp"
+#include "quern/base/rng.hpp"
+#include "quern/data/windows.hpp"
+
+namespace quern {
+
+template <class Get>
+void ExampleBuffer::pad(Side& side, std::int64_t rows, const Get& get) const {
+  std::int64_t longest = 0, shortest = most_;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto n = static_cast<std::int64_t>(get(r).size());
+    longest = std::max(longest, n), shortest = std::min(shortest, n);
+  }
+  QUERN_CHECK(longest <= most_, longest, most_);
+  side.padded = shortest < longest;
+  side.length = side.padded ? std::min(most_, (longest + 7) / 8 * 8) : longest;
+  side.tokens.assign(static_cast<std::size_t>(rows * side.length), 0);
+  side.lengths.resize(static_cast<std::size_t>(rows));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::vector<std::int32_t>& row = get(r);
+    std::copy(row.begin(), row.end(), side.tokens.begin() + r * side.length);
+    side.lengths[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(row.size());
+  }
+}
+
+Batch ExampleBuffer::gather(RowKind kind, std::int64_t rows, std::int64_t first_row,
+                            const std::function<void(std::int64_t, Example&)>& get) {
+  if (static_cast<std::int64_t>(examples_.size()) < rows) examples_.resize(static_cast<std::size_t>(rows));
+  for (std::int64_t r = 0; r < rows; ++r) get(r, examples_[static_cast<std::size_t>(r)]);
+  const auto at = [&](std::int64_t r) -> const Example& { return examples_[static_cast<std::size_t>(r)]; };
+  pad(
+      inputs_, rows, [&](std::int64_t r) -> auto& { return at(r).inputs; });
+  pad(
+      source_, rows, [&](std::int64_t r) -> auto& { return at(r).source; });
+
+  const std::int64_t T = inputs_.length, each = kind == RowKind::classes ? T : 1;
+  targets_.assign(static_cast<std::size_t>(rows * each), kIgnore);
+  values_.clear(), patches_.clear();
+  Batch batch;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Example& example = at(r);
+    if (kind == RowKind::value) {
+      values_.push_back(example.value);
+    } else {
+      std::copy(example.targets.begin(), example.targets.end(), targets_.begin() + r * each);
+    }
+    patches_.insert(patches_.end(), example.patches.begin(), example.patches.end());
+  }
+  if (!patches_.empty()) std::iota(inputs_.tokens.begin(), inputs_.tokens.end(), 0);
+  batch.rows = rows;
+  batch.length = T;
+  batch.inputs = inputs_.tokens.data();
+  batch.targets = targets_.data();
+  batch.lengths = inputs_.padded ? inputs_.lengths.data() : nullptr;
+  batch.source = source_.length > 0 ? source_.tokens.data() : nullptr;
+  batch.source_length = source_.length;
+  batch.source_lengths = source_.padded ? source_.lengths.data() : nullptr;
+  batch.values = kind == RowKind::value ? values_.data() : nullptr;
+  batch.patches = patches_.empty() ? nullptr : patches_.data();
+  batch.target_tokens = kind == RowKind::value ? rows
+                                               : std::count_if(targets_.begin(), targets_.end(),
+                                                               [](auto t) { return t != kIgnore; });
+  batch.first_row = first_row;
+  return batch;
+}
+
+ExampleSampler::ExampleSampler(const Examples& examples, const ExampleOrder& order)
+    : examples_(&examples), order_(order), buffer_(order.context_length) {
+  if (order.batch_tokens == 0) return;
+  QUERN_CHECK(examples.train > 0);  // the config was checked
+  for (std::int64_t i = 0; i < examples.train; ++i) lengths_.push_back(examples.length(i));
+  const std::int64_t longest = *std::max_element(lengths_.begin(), lengths_.end());
+  if (longest > order.batch_tokens)
+    throw Error(ErrorKind::config,
+                "run.batch_tokens is " + std::to_string(order.batch_tokens) +
+                    ", but the longest example has " + std::to_string(longest) + " tokens",
+                "at least " + std::to_string(longest));
+  sorted_.resize(lengths_.size());
+  cut();
+}
+
+void ExampleSampler::sort_epoch(std::int64_t epoch) {
+  if (epoch == epoch_) return;
+  epoch_ = epoch;
+  constexpr std::uint64_t site = site_hash("data.examples.ties");
+  const RandomStream stream(order_.seed, site, static_cast<std::uint32_t>(epoch));
+  std::iota(sorted_.begin(), sorted_.end(), 0);
+  const auto key = [&](std::int64_t i) {
+    return std::pair(lengths_[static_cast<std::size_t>(i)], stream.at(static_cast<std::uint64_t>(i), 0)[0]);
+  };
+  std::sort(sorted_.begin(), sorted_.end(),
+            [&](std::int64_t a, std::int64_t b) { return std::pair(key(a), a) < std::pair(key(b), b); });
+}
+
+// Equal lengths change places from epoch to epoch, lengths do not: the cuts are those of every epoch.
+void ExampleSampler::cut() {
+  sort_epoch(0);
+  cuts_ = {0};
+  for (std::size_t i = 0; i < sorted_.size(); ++i) {
+    const std::int64_t rows = static_cast<std::int64_t>(i) + 1 - cuts_.back();
+    if (rows * lengths_[static_cast<std::size_t>(sorted_[i])] > order_.batch_tokens)
+      cuts_.push_back(static_cast<std::int64_t>(i));
+  }
+  cuts_.push_back(static_cast<std::int64_t>(sorted_.size()));
+}
+
+std::int64_t ExampleSampler::index(std::int64_t step, std::int64_t row) const {
+  const std::int64_t position = step * order_.batch_size * order_.micro_batches + row, n = examples_->train;
+  if (n == 0) return position;
+  if (order_.order == WindowOrder::shuffle)
+    return static_cast<std::int64_t>(permute(static_cast<std::uint64_t>(position % n),
+                                             static_cast<std::uint64_t>(n), order_.seed,
+                                             static_cast<std::uint32_t>(position / n)));
+  constexpr std::uint64_t site = site_hash("data.examples.random");
+  const auto bits = RandomStream(order_.seed, site, static_cast<std::uint32_t>(step))
+                        .at(static_cast<std::uint64_t>(row), 0);
+  return static_cast<std::int64_t>(below(static_cast<std::uint64_t>(n), bits[0], bits[1]));
+}
+
+Batch ExampleSampler::batch(std::int64_t step, std::int64_t i) {
+  if (order_.batch_tokens == 0) {
+    const std::int64_t first = i * order_.batch_size;
+    return buffer_.gather(examples_->kind, order_.batch_size, first, [&](std::int64_t r, Example& to) {
+      examples_->get(Split::train, index(step, first + r), to);
+    });
+  }
+  const auto batches = static_cast<std::int64_t>(cuts_.size()) - 1;
+  const std::int64_t position = step * order_.micro_batches + i, epoch = position / batches;
+  sort_epoch(epoch);
+  const auto chosen = static_cast<std::size_t>(permute(static_cast<std::uint64_t>(position % batches),
+                                                       static_cast<std::uint64_t>(batches), order_.seed,
+                                                       static_cast<std::uint32_t>(epoch)));
+  const std::int64_t begin = cuts_[chosen], rows = cuts_[chosen + 1] - begin;
+  // Rows of one step have different numbers, as their dropout has: no batch has more rows than tokens.
+  return buffer_.gather(examples_->kind, rows, i * order_.batch_tokens, [&](std::int64_t r, Example& to) {
+    examples_->get(Split::train, sorted_[static_cast<std::size_t>(begin + r)], to);
+  });
+}
+
+ExampleEvaluation::ExampleEvaluation(const Examples& examples, std::int64_t batch_size, std::int64_t batches,
+                                     std::int64_t context_length)
+    : examples_(&examples),
+      batch_size_(batch_size),
+      rows_(batches == 0 ? examples.held_out : std::min(examples.held_out, batches * batch_size)),
+      buffer_(context_length) {}
+
+Batch ExampleEvaluation::batch(std::int64_t i) {
+  const std::int64_t first = i * batch_size_, rows = std::min(batch_size_, rows_ - first);
+  return buffer_.gather(examples_->kind, rows, first,
+                        [&](std::int64_t r, Example& to) { examples_->get(Split::val, first + r, to); });
+}
+
+}  // namespace quern

@@ -1,0 +1,67 @@
+#include "quern/train/batches.hpp"
+
+#include "quern/train/objective.hpp"
+
+namespace quern {
+namespace {
+
+std::variant<WindowSampler, ExampleSampler> sampler(const Config& config, const Dataset& data) {
+  const RunConfig& run = config.run;
+  const std::int64_t context = config.model.context_length;
+  if (data.corpus)
+    return WindowSampler(data.corpus->train(), context, config.data.order, run.seed,
+                         run.batch_size * run.grad_accumulation, masking_of(config, data.tokenizer));
+  return ExampleSampler(*data.examples, {config.data.order, run.seed, run.batch_size, run.batch_tokens,
+                                         run.grad_accumulation, context});
+}
+
+}  // namespace
+
+TrainBatches::TrainBatches(const Config& config, const Dataset& data)
+    : of_(sampler(config, data)), rows_(config.run.batch_size) {}
+
+Batch TrainBatches::batch(std::int64_t step, std::int64_t i) {
+  if (auto* windows = std::get_if<WindowSampler>(&of_)) return windows->batch(step, i * rows_, rows_);
+  return std::get<ExampleSampler>(of_).batch(step, i);
+}
+
+std::int64_t EvalBatches::rows() const {
+  if (const auto* windows = std::get_if<EvalWindows>(&of_)) return windows->windows();
+  return std::get<ExampleEvaluation>(of_).rows();
+}
+
+std::int64_t EvalBatches::batches() const {
+  return std::visit([](const auto& of) { return of.batches(); }, of_);
+}
+
+Batch EvalBatches::batch(std::int64_t i) {
+  return std::visit([i](auto& of) { return of.batch(i); }, of_);
+}
+
+std::optional<EvalBatches> validation_batches(const Config& config, const Dataset& data) {
+  if (data.val_size() == 0) return std::nullopt;
+  const RunConfig& run = config.run;
+  if (!data.corpus)
+    return EvalBatches(
+        ExampleEvaluation(*data.examples, run.batch_size, run.eval_batches, config.model.context_length));
+  return EvalBatches(EvalWindows(data.corpus->val(), data.tokenizer,
+                                 {config.model.context_length, config.data.eval_stride, run.batch_size,
+                                  run.eval_batches, masking_of(config, data.tokenizer)}));
+}
+
+Input input_of(const Batch& batch) {
+  Input input;
+  input.tokens = {batch.inputs, batch.rows, batch.length, batch.starts, batch.lengths, batch.patches};
+  if (batch.source != nullptr)
+    input.source = {batch.source, batch.rows, batch.source_length, nullptr, batch.source_lengths, nullptr};
+  return input;
+}
+
+Targets targets_of(const Batch& batch) {
+  Targets targets;
+  targets.classes = batch.targets;
+  targets.values = batch.values;
+  return targets;
+}
+
+}  // namespace quern
