@@ -2,6 +2,7 @@
 // sizes.
 #include "quern/autograd/ops.hpp"
 
+#include <algorithm>
 #include <functional>
 
 #include "reference/activation.hpp"
@@ -9,6 +10,7 @@
 #include "reference/check.hpp"
 #include "reference/dual.hpp"
 #include "reference/rotary.hpp"
+#include "reference/sequences.hpp"
 
 using namespace quern;
 using namespace quern::reference;
@@ -60,6 +62,17 @@ void check_gradients(const Inputs& inputs, const std::vector<std::vector<std::in
     const float* got = tape.grad(vars[which]).f32();
     CHECK(relative_error(std::vector<float>(got, got + wanted.size()), wanted) < 1e-5);
   }
+}
+
+/// (6,6)
+Tensor unit() {
+  static std::vector<float> numbers = [] {
+    std::vector<float> all(36);
+    for (std::size_t i = 0; i < 6; ++i) all[7 * i] = 1;
+    return all;
+  }();
+  const std::int64_t shape[] = {6, 6};
+  return Tensor(numbers.data(), Type::f32, shape);
 }
 
 }  // namespace
@@ -188,4 +201,83 @@ TEST_CASE("the loss head in chunks: sums and gradients do not depend on how rows
   CHECK(relative_error(std::vector<float>(g, g + R * C), dx) < 1e-5);
   const float *a = tape.grad(table).f32(), *b = other.grad(table2).f32();
   CHECK(relative_error(std::vector<float>(a, a + V * C), std::vector<float>(b, b + V * C)) < 1e-5);
+}
+
+TEST_CASE("sequence_projection's gradients by dual numbers, with padding and without, from packed columns") {
+  const std::vector<std::int32_t> all = {4, 4, 4}, some = {4, 1, 0};
+  for (const auto& lengths : {all, some}) {
+    const std::int32_t* padding = lengths == all ? nullptr : lengths.data();
+    const Inputs inputs = {normal(3 * 4 * 5, 1), normal(2 * 6, 2)};
+    check_gradients(
+        inputs, {{3, 4, 5}, {2, 6}},
+        [padding](Tape& t, const std::vector<Var>& v) { return sequence_projection(t, v[0], v[1], padding); },
+        [&](const std::vector<Numbers<Dual>>& v) {
+          return reference::sequence_projection(v[0], v[1], lengths, 4, 5, 6);
+        });
+    check_gradients(  // both halves of one tensor by one mixture: the second writer adds
+        {normal(3 * 4 * 6, 1), normal(2 * 6, 2)}, {{3, 4, 6}, {2, 6}},
+        [padding](Tape& t, const std::vector<Var>& v) {
+          const Var copy = linear(t, v[0], t.leaf(unit(), false), Var());
+          return concatenate(t, sequence_projection(t, t.columns(copy, 0, 3), v[1], padding),
+                             sequence_projection(t, t.columns(copy, 3, 3), v[1], padding));
+        },
+        [&](const std::vector<Numbers<Dual>>& v) {
+          return reference::sequence_projection(v[0], v[1], lengths, 4, 6, 6);
+        });
+  }
+}
+
+TEST_CASE("first_position's and concatenate's gradients by dual numbers, first writers and second ones") {
+  check_gradients(
+      {normal(3 * 4 * 5, 1)}, {{3, 4, 5}},
+      [](Tape& t, const std::vector<Var>& v) { return first_position(t, v[0]); },
+      [](const std::vector<Numbers<Dual>>& v) { return reference::first_position(v[0], 4, 5); });
+  check_gradients(
+      {normal(2 * 3 * 2, 1), normal(2 * 3 * 4, 2)}, {{2, 3, 2}, {2, 3, 4}},
+      [](Tape& t, const std::vector<Var>& v) { return concatenate(t, v[0], v[1]); },
+      [](const std::vector<Numbers<Dual>>& v) { return reference::concatenate(v[0], v[1], 2, 4); });
+  check_gradients(
+      {normal(2 * 3 * 2, 1)}, {{2, 3, 2}},
+      [](Tape& t, const std::vector<Var>& v) {
+        return first_position(t, concatenate(t, v[0], concatenate(t, v[0], v[0])));
+      },
+      [](const std::vector<Numbers<Dual>>& v) {
+        return reference::first_position(
+            reference::concatenate(v[0], reference::concatenate(v[0], v[0], 2, 2), 2, 4), 3, 6);
+      });
+}
+
+TEST_CASE("squared_error: the sum, and 2 (y - v) / normaliser as its gradient") {
+  std::vector<float> y = {1, -2, 0.5F};
+  const std::vector<float> values = {0, 1, 0.5F};
+  Workspace workspace;
+  Tape tape(workspace, Mode::train);
+  const std::int64_t shape[] = {3, 1};
+  const Var x = tape.leaf(Tensor(y.data(), Type::f32, shape), true);
+  const Loss loss = squared_error(tape, x, values.data(), 4);
+  CHECK(loss.nll == 10);
+  CHECK(loss.smoothed == 10);
+  CHECK(loss.targets == 3);
+  const float* g = tape.grad(x).f32();
+  CHECK(std::vector<float>(g, g + 3) == std::vector<float>{0.5F, -1.5F, 0});
+}
+
+TEST_CASE("the loss head tells the most likely class of each row, the first of equals, in chunks too") {
+  const std::int64_t R = 700, C = 3, V = 5;
+  std::vector<float> x = normal(R * C, 1), w = normal(V * C, 2);
+  std::copy_n(w.begin(), C, w.begin() + 3 * C);  // classes 0 and 3 are equal
+  const std::vector<std::int32_t> targets(static_cast<std::size_t>(R), 1);
+  std::vector<std::int32_t> predictions(static_cast<std::size_t>(R), -1);
+  Workspace workspace;
+  Tape tape(workspace, Mode::infer);
+  const std::int64_t rows[] = {R, C}, classes[] = {V, C};
+  cross_entropy_head(tape, tape.leaf(Tensor(x.data(), Type::f32, rows)),
+                     tape.leaf(Tensor(w.data(), Type::f32, classes)), targets.data(), 1, 0,
+                     predictions.data());
+  const auto logits =
+      affine(std::vector<double>(x.begin(), x.end()), std::vector<double>(w.begin(), w.end()), {}, 3);
+  for (std::int64_t r = 0; r < R; ++r) {
+    const auto row = logits.begin() + r * V;
+    CHECK(predictions[static_cast<std::size_t>(r)] == std::max_element(row, row + V) - row);
+  }
 }
