@@ -165,6 +165,8 @@ std::optional<Prediction> Predictor::answer(const Example& example, const std::f
 
 std::optional<Prediction> Predictor::predict(const std::string& line, const Source& source,
                                              const std::function<bool()>& cancelled) {
+  if (line.find_first_not_of(" \t") == std::string::npos)
+    throw Error(source.kind, "the line is empty", "a line of text", source.name);
   if (kind_ == Kind::masked) return fill(line, source);
   Example example;
   if (run_.config.model.architecture == Architecture::vit) {

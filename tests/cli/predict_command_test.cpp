@@ -1,0 +1,126 @@
+// quern predict and quern translate, as a user runs them.
+#include <sstream>
+
+#include "cli/runs.hpp"
+
+using namespace quern::test;
+
+namespace {
+
+struct Fixture {
+  TemporaryDirectory directory, output;
+
+  Fixture() {
+    train("copy", {"model.architecture=encoder_decoder", "data.task=copy", "model.context_length=16"});
+    train("parity", {"model.architecture=encoder", "data.task=parity", "model.context_length=16"});
+    train("text", {});
+  }
+
+  void train(const std::string& name, std::vector<std::string> sets) {
+    sets.insert(sets.end(), {"data.eval_stride=0", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
+                             "run.max_steps=2", "run.batch_size=2", "run.eval_batches=1"});
+    std::vector<std::string> words = {"train", "-q", "--run-dir", (directory / name).string()};
+    for (const std::string& s : sets) words.insert(words.end(), {"--set", s});
+    const Outcome o = run(words, output);
+    CAPTURE(o.err);
+    REQUIRE(o.code == 0);
+  }
+
+  Outcome quern(const std::string& command, const std::string& name, const std::string& lines,
+                const std::vector<std::string>& more = {}) {
+    put(directory / "lines.txt", lines);
+    std::vector<std::string> words = {command, "--run", (directory / name).string(),
+                                      (directory / "lines.txt").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, output);
+  }
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("lines in, lines out: answers, the best ones with scores, labels, and all of it as JSON") {
+  Fixture f;
+  const Outcome answers = f.quern("translate", "copy", "0123456789\r\n9876543210\n");
+  CHECK(answers.code == 0);
+  const auto texts = lines_of(answers.out);
+  REQUIRE(texts.size() == 2);
+  CHECK(f.quern("predict", "copy", "0123456789\n9876543210\n").out == answers.out);
+
+  const Outcome best =
+      f.quern("translate", "copy", "0123456789\n", {"--beams", "3", "--n-best", "2", "--json"});
+  const auto json = nlohmann::json::parse(best.out);
+  REQUIRE(json.at("answers").size() == 2);
+  CHECK(json["text"] == json["answers"][0]["text"]);
+  CHECK(json["answers"][0]["score"].get<double>() >= json["answers"][1]["score"].get<double>());
+  CHECK(json["answers"][0]["log_probability"].get<double>() < 0);
+  CHECK(
+      lines_of(f.quern("translate", "copy", "0123456789\n", {"--beams", "3", "--n-best", "2"}).out).size() ==
+      2);
+
+  const auto label = nlohmann::json::parse(f.quern("predict", "parity", "1011\n", {"--json"}).out);
+  CHECK((label.at("label") == "odd" || label["label"] == "even"));
+  CHECK(label.at("probability").get<double>() >= 0.5);
+}
+
+TEST_CASE("an evaluation tells the task's metrics") {
+  Fixture f;
+  const auto of = [&](const std::string& name) {
+    return nlohmann::json::parse(
+        run({"eval", "--run", (f.directory / name).string(), "--json"}, f.output).out);
+  };
+  CHECK(of("copy").contains("exact_match"));
+  CHECK(of("parity").contains("macro_f1"));
+  CHECK(!of("text").contains("accuracy"));
+}
+
+TEST_CASE("what cannot be answered is one clear message") {
+  Fixture f;
+  struct Case {
+    Outcome outcome;
+    int code;
+    const char* says;
+  };
+  for (const Case& c : {
+           Case{f.quern("translate", "copy", "0123456789\n01a\n"), 3, "lines.txt:2"},
+           Case{f.quern("translate", "copy", "01234567890123456789\n"), 3, "the line has 20 tokens"},
+           Case{f.quern("translate", "copy", "\n"), 3, "the line is empty"},
+           Case{f.quern("translate", "parity", "1\n"), 2, "writes no translations"},
+           Case{f.quern("predict", "text", "1\n"), 2, "use quern sample"},
+           Case{f.quern("translate", "copy", "1\n", {"--n-best", "2"}), 2, "--beams 2"},
+           Case{f.quern("translate", "copy", "1\n", {"--beams", "0"}), 2, "--beams"},
+           Case{run({"predict", "--run", (f.directory / "copy").string(), "missing.txt"}, f.output), 3,
+                "missing.txt"},
+           Case{run({"sample", "--run", (f.directory / "copy").string()}, f.output), 2,
+                "use quern translate"},
+           Case{run({"attention", "--run", (f.directory / "parity").string(), "--prompt", "12"}, f.output), 2,
+                "'2'"},
+       }) {
+    CAPTURE(c.says, c.outcome.err);
+    CHECK(c.outcome.code == c.code);
+    CHECK(has(c.outcome.err, c.says));
+  }
+}
+
+TEST_CASE("an answer's attention is a row for each token it writes, a column for each it was asked") {
+  Fixture f;
+  const Outcome o = run(
+      {"attention", "--run", (f.directory / "copy").string(), "--prompt", "0123456789", "--json"}, f.output);
+  CAPTURE(o.err);
+  const auto json = nlohmann::json::parse(o.out);
+  CHECK(json.at("tokens").size() == 10);
+  REQUIRE(json.at("maps").size() == 2);
+  const auto& weights = json["maps"][0].at("weights");
+  CHECK(weights.size() == json.at("answer").size());
+  for (const auto& row : weights) {
+    double sum = 0;
+    for (const auto& w : row) sum += w.get<double>();
+    CHECK(sum == Approx(1));
+  }
+}

@@ -1,0 +1,153 @@
+// Records and images as data of a run.
+#include <functional>
+
+#include "base/temporary_directory.hpp"
+#include "catch.hpp"
+#include "quern/data/dataset.hpp"
+
+namespace quern {
+namespace {
+
+using test::TemporaryDirectory;
+
+struct Fixture {
+  TemporaryDirectory directory;
+  DataConfig config;
+  DataShape shape{Framing::whole, 16, 0, 1};
+
+  Fixture() { config.val_fraction = 0.25; }
+
+  Dataset load(TaskKind task, const std::string& text, const std::string& name = "data.tsv") {
+    test::put(directory / name, text);
+    config.task = task;
+    config.text = {(directory / name).string()};
+    return load_dataset(config, shape);
+  }
+};
+
+/// Kind and text of the error that f ends with.
+std::pair<int, std::string> error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return {static_cast<int>(error.kind), format(error)};
+  }
+  return {0, ""};
+}
+
+std::string ids_as_text(const Dataset& data, const std::vector<std::int32_t>& ids) {
+  return data.tokenizer.decode(ids);
+}
+
+TEST_CASE("lines with labels: the tail is held out, classes are in order, the mark stands first") {
+  Fixture f;
+  const Dataset data = f.load(TaskKind::classification, "a\tyes\nb\tno\n\nab\tyes\nba\tno\n");
+  CHECK(data.train_size() == 3);
+  CHECK(data.val_size() == 1);
+  CHECK(data.labels == std::vector<std::string>{"no", "yes"});
+  REQUIRE(data.notes.size() == 1);
+  CHECK_THAT(data.notes[0], Catch::Contains("1 blank lines"));
+  Example example;
+  data.examples->get(Split::val, 0, example);
+  CHECK(ids_as_text(data, example.inputs) == "\nba");
+  CHECK(example.targets == std::vector<std::int32_t>{0});
+}
+
+TEST_CASE("a label that training lacks is refused with its line, unless data.labels states it") {
+  Fixture f;
+  const std::string text = "a\tyes\nb\tno\nab\tyes\nba\tmaybe\n";
+  const auto [kind, message] = error_of([&] { f.load(TaskKind::classification, text); });
+  CHECK(kind == 3);
+  CHECK_THAT(message, Catch::Contains("\"maybe\"") && Catch::Contains("data.tsv:4"));
+  f.config.labels = {"yes", "no", "maybe"};
+  CHECK(f.load(TaskKind::classification, text).labels.size() == 3);
+}
+
+TEST_CASE("tags need a token for each word") {
+  Fixture f;
+  const std::string text = "the cat\tD N\na dog\tD N\nthe dog\tD N\na cat\tD N\n";
+  CHECK(error_of([&] { f.load(TaskKind::tagging, text); }).first == 2);
+  f.config.tokenizer = "word";
+  const Dataset data = f.load(TaskKind::tagging, text);
+  Example example;
+  data.examples->get(Split::train, 1, example);
+  CHECK(example.inputs.size() == 2);
+  CHECK(example.targets == std::vector<std::int32_t>{0, 1});
+}
+
+TEST_CASE("translations lie as a source, and between marks; a longer row than the context is named") {
+  Fixture f;
+  f.shape.framing = Framing::memory;
+  const Dataset data = f.load(TaskKind::translation, "ab\txy\nba\tyx\nb\ty\na\tx\n");
+  Example example;
+  data.examples->get(Split::train, 0, example);
+  CHECK(ids_as_text(data, example.source) == "ab");
+  CHECK(ids_as_text(data, example.inputs) == "\nxy");
+  CHECK(ids_as_text(data, example.targets) == "xy\n");
+  CHECK(data.examples->length(0) == 5);
+  const auto [kind, message] = error_of(
+      [&] { f.load(TaskKind::translation, "ab\txy\n" + std::string(17, 'a') + "\tx\nb\ty\na\tx\n"); });
+  CHECK(kind == 3);
+  CHECK_THAT(message, Catch::Contains("17 tokens") && Catch::Contains("data.tsv:2"));
+}
+
+TEST_CASE("two parallel files; unequal line counts are told with both numbers") {
+  Fixture f;
+  f.shape.framing = Framing::memory;
+  test::put(f.directory / "a.txt", "ab\nba\nb\na\n");
+  test::put(f.directory / "b.txt", "xy\nyx\ny\nx\n");
+  f.config.task = TaskKind::translation;
+  f.config.source = {(f.directory / "a.txt").string()};
+  f.config.target = {(f.directory / "b.txt").string()};
+  CHECK(load_dataset(f.config, f.shape).train_size() == 3);
+  test::put(f.directory / "b.txt", "xy\nyx\n");
+  const auto [kind, message] = error_of([&] { load_dataset(f.config, f.shape); });
+  CHECK(kind == 3);
+  CHECK_THAT(message, Catch::Contains("4") && Catch::Contains("2"));
+}
+
+TEST_CASE("numbers come as they are; a split without a record is refused") {
+  Fixture f;
+  const Dataset data = f.load(TaskKind::regression, "a\t1.5\nb\t-2\nab\t3\nba\t4\n");
+  Example example;
+  data.examples->get(Split::train, 1, example);
+  CHECK(example.value == -2);
+  CHECK(data.examples->kind == RowKind::value);
+  const auto [kind, message] = error_of([&] { f.load(TaskKind::regression, "a\t1.5\n"); });
+  CHECK(kind == 3);
+  CHECK_THAT(message, Catch::Contains("split has no record"));
+}
+
+TEST_CASE("a folder of images becomes patches behind an empty one, both splits mixed") {
+  Fixture f;
+  f.shape.patch_size = 2;
+  for (int i = 0; i < 8; ++i) {
+    const std::string label = i % 2 == 0 ? "dark" : "light";
+    std::filesystem::create_directories(f.directory / "images" / label);
+    test::put(f.directory / "images" / label / (std::to_string(i) + ".pgm"),
+              "P2 4 2 255 " + std::string(i % 2 == 0 ? "0 0 0 0 0 0 0 0" : "255 255 0 0 255 255 0 0") + "\n");
+  }
+  f.config.task = TaskKind::images;
+  f.config.text = {(f.directory / "images").string()};
+  const Dataset data = load_dataset(f.config, f.shape);
+  CHECK(data.labels == std::vector<std::string>{"dark", "light"});
+  CHECK(data.image == std::vector<std::int64_t>{2, 4, 1});
+  CHECK(data.train_size() == 6);
+  CHECK(data.val_size() == 2);
+  Example example;
+  for (std::int64_t i = 0; i < 6; ++i) {
+    data.examples->get(Split::train, i, example);
+    REQUIRE(example.inputs.size() == 3);
+    const float first = example.targets[0] == 0 ? -1.0F : 1.0F;
+    CHECK(example.patches == std::vector<float>{0, 0, 0, 0, first, first, first, first, -1, -1, -1, -1});
+  }
+  f.shape.patch_size = 3;
+  const auto [kind, message] = error_of([&] { load_dataset(f.config, f.shape); });
+  CHECK(kind == 3);
+  CHECK_THAT(message, Catch::Contains("4 x 2") && Catch::Contains("model.patch_size"));
+  f.shape.patch_size = 2, f.shape.context_length = 2;
+  CHECK(error_of([&] { load_dataset(f.config, f.shape); }).first == 2);
+}
+
+}  // namespace
+}  // namespace quern
