@@ -176,7 +176,6 @@ std::optional<Prediction> Predictor::predict(const std::string& line, const Sour
   } else {
     framing_.ask(line, source, example);
   }
-  if (example.inputs.empty()) throw Error(source.kind, "the line is empty", "a line of text", source.name);
   check_length(example, source);
   if (kind_ == Kind::answer) return answer(example, cancelled);
   return kind_ == Kind::tags || kind_ == Kind::aligned ? tag(example, line) : classify(example);
