@@ -166,6 +166,7 @@ void check(const BeamOptions& options) {
 std::vector<Answer> beam_search(const Model& model, const Question& question, const BeamOptions& options,
                                 const std::function<bool()>& cancelled) {
   check(options);
+  QUERN_CHECK(question.source.empty() != model.has_memory(), question.source.size());
   QUERN_CHECK(
       !question.prompt.empty() && question.vocabulary > 0 && question.vocabulary <= model.config().vocab_size,
       question.prompt.size(), question.vocabulary);
