@@ -12,7 +12,7 @@ modes. Memory is the largest seen of Quern's side, and the smallest of that mode
 """
 import argparse, json, os, subprocess, sys
 
-STEPS = {"A": 60, "B": 4, "B0": 4, "C64": 6, "C1024": 3, "L8k": 4, "L16k": 3}
+STEPS = {"A": 60, "T": 60, "B": 4, "B0": 4, "C64": 6, "C1024": 3, "L8k": 4, "L16k": 3}
 
 
 def run(command):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""PyTorch's nn.Transformer trained on the same work as `quern bench T`, for tools/compare_torch.py --peer.
+"""PyTorch's nn.Transformer trained on the same work as `quern bench T T256`, for tools/compare_torch.py --peer.
 
-  venv/bin/python tools/torch_encoder_decoder.py T eager-f32 --steps 20
+  venv/bin/python tools/torch_encoder_decoder.py T eager-f32 --steps 60
 
 One JSON line: milliseconds a step (minimum and median after warm-up), tokens of the target a second, seconds from
-process start to the end of the first step, peak resident memory, the last loss. T: 3 encoder and 3 decoder layers,
-4 heads, d_model 256, d_ff 1024, 64 tokens on both sides, batch 32, vocabulary 8,000, post-norm, no dropout, AdamW,
-gradients clipped at 1. Modes: eager-f32, eager-f32-fused (the fused AdamW), compile-f32.
+process start to the end of the first step, peak resident memory, the last loss. T (configs/dates.json's sizes): 2
+encoder and 2 decoder layers, 4 heads, d_model 64, 32 tokens on both sides, batch 64, vocabulary 64. T256: 3 and 3
+layers, 4 heads, d_model 256, 64 tokens, batch 32, vocabulary 8,000. Both post-norm, no dropout, AdamW, gradients
+clipped at 1. Modes: eager-f32, eager-f32-fused (the fused AdamW), compile-f32.
 """
 import argparse, json, math, resource, time
 
@@ -15,7 +16,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-WORKS = {"T": (3, 4, 256, 64, 32, 8000)}  # layers, heads, d_model, tokens, batch, vocabulary
+WORKS = {"T": (2, 4, 64, 32, 64, 64), "T256": (3, 4, 256, 64, 32, 8000)}  # layers, heads, d_model, tokens, batch, vocabulary
 
 
 class Translator(nn.Module):

@@ -33,7 +33,8 @@ constexpr std::array works = {
     Work{"L8k", 2, 4, 256, 8192, 1, 256, 0, 6},
     Work{"L16k", 2, 4, 256, 16384, 1, 256, 0, 4},
     Work{"decode", 12, 12, 768, 1024, 1, 50304, 0, 64},
-    Work{"T", 3, 4, 256, 64, 32, 8000, 0, 20, Architecture::encoder_decoder},
+    Work{"T", 2, 4, 64, 32, 64, 64, 0, 60, Architecture::encoder_decoder},
+    Work{"T256", 3, 4, 256, 64, 32, 8000, 0, 10, Architecture::encoder_decoder},
 };
 
 const Work& find(const std::string& name) {

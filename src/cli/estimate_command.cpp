@@ -88,6 +88,12 @@ std::string lines_of(const std::vector<Share>& shares, const std::string& indent
   return text;
 }
 
+/// What the training split holds.
+std::string split_text(const Dataset& data) {
+  if (data.corpus) return compact(static_cast<double>(data.train_size()));
+  return data.train_size() > 0 ? grouped(data.train_size()) + " examples" : "examples without end";
+}
+
 std::string text_of(const RunPlan& plan, const RunEstimate& e, const Seconds& seconds) {
   const MemoryEstimate& m = e.memory;
   std::string text = "parameters\n" + lines_of(e.parameters_by_part, "", grouped) +
@@ -95,8 +101,7 @@ std::string text_of(const RunPlan& plan, const RunEstimate& e, const Seconds& se
   text += line("a token", compact(e.flops_per_token()), "floating-point operations, forward and backward");
   text += line("a step", grouped(e.tokens_per_step), "tokens");
   text += line("the run", compact(static_cast<double>(e.tokens_per_step) * static_cast<double>(e.steps)),
-               "tokens in " + grouped(e.steps) + " steps; the training split has " +
-                   (plan.data.corpus ? compact(static_cast<double>(plan.data.train_size())) : "examples"));
+               "tokens in " + grouped(e.steps) + " steps; the training split has " + split_text(plan.data));
   text += "memory\n" + line("weights", binary_size(m.weights)) + line("gradients", binary_size(m.gradients)) +
           line("moments", binary_size(m.moments)) + line("activations", binary_size(m.activations)) +
           lines_of(m.activations_by_layer, "  ", binary_size) + line("workspace", binary_size(m.workspace)) +

@@ -103,7 +103,8 @@ class Checks {
       add({"model.attention_dropout", "model.attention"},
           Json{m.attention_dropout, {}}.describe() + " is not defined with model.attention \"linear\"",
           "linear attention never makes the weights that would be dropped; use model.dropout");
-    if (m.score == ScoreKind::additive && m.position == PositionKind::rope)
+    if (m.score == ScoreKind::additive && m.position == PositionKind::rope &&
+        m.architecture != Architecture::rnn)
       pair("position", "rope", "score",
            "rope turns pairs of numbers so that products see the distance, and additive scores are not "
            "products");
