@@ -23,8 +23,8 @@ std::map<std::string, double> trained(const TemporaryDirectory& directory, const
   request.run_dir = directory / config;
   CHECK(train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {}).exit_code == 0);
   std::map<std::string, double> found;
-  for (const TaskMetric& metric : read_run(request.run_dir.string()).evals.back().metrics)
-    found[metric.name] = metric.value;
+  const Metrics metrics = read_run(request.run_dir.string());
+  for (const TaskMetric& metric : metrics.evals.back().metrics) found[metric.name] = metric.value;
   return found;
 }
 
