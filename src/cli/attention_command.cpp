@@ -86,19 +86,17 @@ Maps look(const LoadedRun& loaded, const AttentionCommandOptions& options) {
 /// An answer that looks at its question: row t is the step that writes token t of it.
 Maps look_at_question(const LoadedRun& loaded, const AttentionCommandOptions& options) {
   Maps maps{{}, tokens_of(loaded, options.prompt), probe_of(loaded, options)};
-  Predictor predictor(loaded, BeamOptions());
-  const auto answer = predictor.predict(options.prompt, {"--prompt", ErrorKind::config}, {});
-  maps.rows = loaded.tokenizer.encode(answer->text);
-  const std::int32_t mark = PairFraming(loaded.tokenizer, Framing::memory, false).mark();
-  std::vector<std::int32_t> inputs = {mark};
-  inputs.insert(inputs.end(), maps.rows.begin(), maps.rows.end());
-  maps.rows.push_back(mark);
+  const Source source = {"--prompt", ErrorKind::config};
+  const auto answer = Predictor(loaded, BeamOptions()).predict(options.prompt, source, {});
+  Example row;
+  PairFraming(loaded.tokenizer, Framing::memory, false).frame(options.prompt, answer->text, source, row);
+  maps.rows = row.targets;
   Workspace workspace;
   Tape tape(workspace, Mode::infer);
   const auto length = [](const auto& ids) { return static_cast<std::int64_t>(ids.size()); };
   Memory memory = loaded.model->encode(tape, {maps.columns.data(), 1, length(maps.columns)});
   memory.probe = &maps.probe;
-  loaded.model->logits(tape, {inputs.data(), 1, length(inputs)}, nullptr, nullptr, memory);
+  loaded.model->logits(tape, {row.inputs.data(), 1, length(row.inputs)}, nullptr, nullptr, memory);
   return maps;
 }
 

@@ -57,7 +57,7 @@ struct DrawnTask {
   DrawnTask(const ProblemOptions& options, Framing kind_)
       : problems(options),
         tokenizer(extended(problems.tokenizer(), more_characters(problems, kind_))),
-        framing(tokenizer, kind_, problems.fixed_length() && problems.form() != Form::label),
+        framing(tokenizer, kind_, has_fixed_rows(problems)),
         kind(kind_),
         labels(problems.labels()) {}
   DrawnTask(const DrawnTask&) = delete;  // framing holds the tokenizer's address
@@ -98,7 +98,7 @@ Dataset load_drawn(const DataConfig& config, const DataShape& shape) {
   examples.length = [task](std::int64_t index) {
     Example example;
     task->get(Split::train, index, example);
-    return static_cast<std::int64_t>(example.inputs.size() + example.source.size());
+    return example.both_sides();
   };
   const auto number = [](std::int64_t n) { return std::to_string(n) + ";"; };
   return {.tokenizer = task->tokenizer,
@@ -169,6 +169,10 @@ std::optional<ProblemKind> problem_kind(TaskKind task) {
   for (const auto& kind : enum_names(ProblemKind{}))
     if (kind.name == enum_name(task)) return kind.value;
   return std::nullopt;
+}
+
+bool has_fixed_rows(const Problems& problems) {
+  return problems.fixed_length() && problems.form() != Form::label;
 }
 
 ProblemOptions problem_options(const DataConfig& config, std::uint64_t seed) {

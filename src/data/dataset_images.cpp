@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 
 #include "dataset_parts.hpp"
 #include "quern/base/check.hpp"
@@ -48,7 +49,8 @@ void cut(const ImageSet& set, std::int64_t i, std::int64_t P, Example& to) {
       for (std::int64_t dy = 0; dy < P; ++dy)
         for (std::int64_t k = 0; k < P * C; ++k)
           to.patches.push_back(static_cast<float>(pixels[((y + dy) * W + x) * C + k]) / 127.5F - 1);
-  to.inputs.assign(to.patches.size() / static_cast<std::size_t>(width), 0);
+  to.inputs.resize(to.patches.size() / static_cast<std::size_t>(width));
+  std::iota(to.inputs.begin(), to.inputs.end(), 0);
 }
 
 }  // namespace

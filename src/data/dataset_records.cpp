@@ -98,7 +98,7 @@ Example example_of(const Record& record, const PairFraming& framing, const Token
 }
 
 void check_length(const Example& example, const Record& record, const DataShape& shape) {
-  const auto n = static_cast<std::int64_t>(std::max(example.inputs.size(), example.source.size()));
+  const std::int64_t n = example.longer_side();
   if (n <= shape.context_length) return;
   throw Error(ErrorKind::file,
               "a row of " + std::to_string(n) + " tokens, and model.context_length is " +
@@ -158,8 +158,7 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
     to = (*rows)[static_cast<std::size_t>(split == Split::train ? index : train + index)];
   };
   examples.length = [rows](std::int64_t index) {
-    const Example& row = (*rows)[static_cast<std::size_t>(index)];
-    return static_cast<std::int64_t>(row.inputs.size() + row.source.size());
+    return (*rows)[static_cast<std::size_t>(index)].both_sides();
   };
   std::vector<std::string> notes;
   if (set.skipped > 0)

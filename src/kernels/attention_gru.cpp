@@ -132,11 +132,11 @@ void attention_gru_forward(const AttentionGruOutputs& to, const AttentionGruInpu
     }
   }
   for (std::int64_t t = 0; t < n.T; ++t) {
-    gemm(step_of(to.queries, t).mat(), s.mat(), in.w_query.mat().t());
-    const AdditiveRead read = read_of(in, to, shown ? step_of(shown, t) : room.weights, t);
+    gemm(to.queries.step(t).mat(), s.mat(), in.w_query.mat().t());
+    const AdditiveRead read = read_of(in, to, shown ? shown.step(t) : room.weights, t);
     parallel_for(n.B, read_grain(n),
                  [&](std::int64_t begin, std::int64_t end) { level().additive_read(read, begin, end); });
-    gemm(room.more.mat(), step_of(to.contexts, t).mat(), in.w_context.mat().t());
+    gemm(room.more.mat(), to.contexts.step(t).mat(), in.w_context.mat().t());
     gemm(room.product.mat(), s.mat(), in.w_hidden.mat().t(), {.bias = in.b_hidden});
     run_step({rows_of_step(in.gates, t),
               rows_of_all(room.more),
@@ -159,11 +159,11 @@ void read_backward(const BackwardRoom& room, const Tensor& dcontexts, const Atte
                    const AttentionGruOutputs& from, std::int64_t t) {
   const Sizes n(in);
   if (dcontexts) {
-    convert({room.dcontext, 0}, step_of(dcontexts, t));
+    convert({room.dcontext, 0}, dcontexts.step(t));
   } else {
     fill(room.dcontext, 0);
   }
-  gemm(room.dcontext.mat(), step_of(room.dgates, t).mat(), in.w_context.mat(), {.beta = 1});
+  gemm(room.dcontext.mat(), room.dgates.step(t).mat(), in.w_context.mat(), {.beta = 1});
   const AdditiveReadBackward a = {read_of(in, from, {}, t),       rows_of_all(room.dcontext),
                                   rows_of_step(room.dqueries, t), sequences_of(room.dkeys),
                                   sequences_of(room.dmemory),     rows_of_all(room.dv),
@@ -201,8 +201,8 @@ void attention_gru_backward(const AttentionGruGradients& to, Tensor dout, Tensor
                       n.B);
     read_backward(room, dcontexts, in, from, t);
     if (t == 0 && !to.start) break;
-    gemm(room.dstate.mat(), step_of(room.dproduct, t).mat(), in.w_hidden.mat(), {.beta = 1});
-    gemm(room.dstate.mat(), step_of(room.dqueries, t).mat(), in.w_query.mat(), {.beta = 1});
+    gemm(room.dstate.mat(), room.dproduct.step(t).mat(), in.w_hidden.mat(), {.beta = 1});
+    gemm(room.dstate.mat(), room.dqueries.step(t).mat(), in.w_query.mat(), {.beta = 1});
   }
   convert(to.start, room.dstate);
   convert(to.keys, room.dkeys);

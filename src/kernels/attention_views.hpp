@@ -5,8 +5,7 @@
 #include <cstdint>
 
 #include "attention_level.hpp"
-#include "quern/base/parallel.hpp"
-#include "quern/kernels/tensor.hpp"
+#include "rows.hpp"
 
 namespace quern::kernels {
 
@@ -40,8 +39,7 @@ inline void check_heads(const Tensor& q, const Tensor& k, const Tensor& v, const
   check_view(v, k);
   QUERN_CHECK(k.dim[0] == q.dim[0] && q.dim[2] % k.dim[2] == 0 && k.dim[3] == q.dim[3], q.dim[0], k.dim[0],
               q.dim[2], k.dim[2], q.dim[3], k.dim[3]);
-  for (std::int64_t b = 0; lengths != nullptr && b < q.dim[0]; ++b)
-    QUERN_CHECK(lengths[b] >= 0 && lengths[b] <= k.dim[1], b, lengths[b], k.dim[1]);
+  check_lengths(lengths, q.dim[0], k.dim[1]);
 }
 
 }  // namespace quern::kernels

@@ -110,7 +110,7 @@ void recurrent_backward(Sink dgates, Sink dw_hidden, Sink db_hidden, Tensor dout
                        C},
                       B);
     if (i > 0)
-      gemm(room.dstate.columns(0, C).mat(), step_of(room.dproduct, t).mat(), w_hidden.mat(), {.beta = 1});
+      gemm(room.dstate.columns(0, C).mat(), room.dproduct.step(t).mat(), w_hidden.mat(), {.beta = 1});
   }
   convert(dgates, room.dgates);
   column_sum(db_hidden, room.dproduct, room.sums);

@@ -1,4 +1,4 @@
-// What the drivers of recurrent layers share: tensors step by step, the parts of a scratch, a step's passes.
+// What the drivers of recurrent layers share: the parts of a scratch, a step's passes.
 #pragma once
 
 #include "quern/kernels/elementwise.hpp"
@@ -8,20 +8,9 @@
 
 namespace quern::kernels {
 
-/// Step t of (B,T,N)  // (B,N); none of none.
-inline Tensor step_of(const Tensor& x, std::int64_t t) {
-  if (!x) return {};
-  QUERN_CHECK(x.rank == 3 && t >= 0 && t < x.dim[1], x.rank, t, x.dim[1]);
-  Tensor step = x;
-  step.data = x.at(t * x.stride[1]);
-  step.rank = 2;
-  step.dim[1] = x.dim[2], step.stride[1] = x.stride[2];
-  return step;
-}
-
-/// The same as a level sees it.
+/// Step t of (B,T,N) as a level sees it  // (B,N); none of none.
 inline Rows rows_of_step(const Tensor& x, std::int64_t t) {
-  return x ? rows_of_any(step_of(x, t), x.dim[0], x.dim[2]) : Rows{nullptr, 0, false};
+  return x ? rows_of_any(x.step(t), x.dim[0], x.dim[2]) : Rows{nullptr, 0, false};
 }
 
 /// (B,N) as a level sees it.
@@ -49,11 +38,6 @@ class Parts {
   std::size_t size_ = 0;
 };
 
-inline void check_lengths(const std::int32_t* lengths, std::int64_t B, std::int64_t most) {
-  for (std::int64_t b = 0; lengths != nullptr && b < B; ++b)
-    QUERN_CHECK(lengths[b] >= 0 && lengths[b] <= most, b, lengths[b], most);
-}
-
 inline void run_step(const RecurrentStep& a, std::int64_t B) {
   parallel_for(B, row_grain(4 * a.cols),
                [&](std::int64_t begin, std::int64_t end) { level().recurrent_step(a, begin, end); });
@@ -70,7 +54,7 @@ inline void state_weight_gradient(Sink dw, const Tensor& d, const Tensor& out, c
                                   bool reverse) {
   if (!dw) return;
   const std::int64_t rows = d.rows() - 1;
-  const Tensor first = step_of(d, reverse ? d.dim[1] - 1 : 0);
+  const Tensor first = d.step(reverse ? d.dim[1] - 1 : 0);
   if (start) {
     gemm(dw.to.mat(), first.mat().t(), start.mat(), {.beta = dw.beta});
     dw.beta = 1;

@@ -19,6 +19,12 @@ constexpr std::int64_t row_grain(std::int64_t cols) {
   return std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, cols));
 }
 
+/// lengths (B) in [0, most], or null.
+inline void check_lengths(const std::int32_t* lengths, std::int64_t B, std::int64_t most) {
+  for (std::int64_t b = 0; lengths != nullptr && b < B; ++b)
+    QUERN_CHECK(lengths[b] >= 0 && lengths[b] <= most, b, lengths[b], most);
+}
+
 /// Rows of a chunk whose results are added up afterwards: at most 64 chunks, so that scratch is bounded.
 constexpr std::int64_t partial_grain(std::int64_t rows, std::int64_t cols) {
   return std::max(row_grain(cols), (rows + 63) / 64);

@@ -59,10 +59,6 @@ KVCache::KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t cap
   layers_ = make_pairs(numbers_, config.n_layers, type, shape);
 }
 
-KVCache::KVCache(std::int64_t n_layers, std::span<const std::int64_t> state) : capacity_(0), rolls_(true) {
-  keep_states(n_layers, state);
-}
-
 void KVCache::keep_states(std::int64_t n_layers, std::span<const std::int64_t> state) {
   rolls_ = true;
   const std::int64_t bytes = Tensor(nullptr, Type::f32, state).bytes();

@@ -25,9 +25,7 @@ std::optional<Stack> make_decoder(ParamStore& store, const ModelConfig& config,
 
 std::optional<RecurrentStack> make_recurrent(ParamStore& store, const ModelConfig& config) {
   if (config.architecture != Architecture::rnn || config.reads_source) return std::nullopt;
-  return std::make_optional<RecurrentStack>(
-      Scope(store, "decoder"),
-      RecurrentSizes{config.vocab_size, config.d_model, config.n_layers, config.cell, config.dropout});
+  return std::make_optional<RecurrentStack>(Scope(store, "decoder"), config);
 }
 
 std::optional<RecurrentTranslator> make_translator(ParamStore& store, const ModelConfig& config) {
@@ -117,13 +115,8 @@ Var Model::logits(Tape& tape, Tokens tokens, KVCache* cache, AttentionProbe* pro
 
 Var Model::last_logits(Tape& tape, Tokens tokens, KVCache* cache, const Memory& memory) const {
   const Tensor all = hidden(tape, tokens, memory, cache, nullptr).value();  // (B,T,C)
-  Tensor last = all;                                                        // (B,C)
-  last.data = all.at((all.dim[1] - 1) * all.stride[1]);
-  last.rank = 2;
-  last.dim[1] = all.dim[2];
-  last.stride[1] = all.stride[2];
   const InModule in(tape, head_path);
-  return linear(tape, tape.leaf(last), var(head_), Var(), Type::f32);
+  return linear(tape, tape.leaf(all.step(all.dim[1] - 1)), var(head_), Var(), Type::f32);
 }
 
 }  // namespace quern

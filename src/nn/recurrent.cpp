@@ -1,12 +1,9 @@
 #include "quern/nn/recurrent.hpp"
 
-#include <array>
-#include <cmath>
+#include "quern/nn/init.hpp"
 
 namespace quern {
 namespace {
-
-Init start_of(std::int64_t width) { return Init::uniform(1 / std::sqrt(static_cast<double>(width))); }
 
 std::vector<std::int64_t> gate_rows(Cell cell, std::int64_t width) {
   return std::vector(static_cast<std::size_t>(gate_count(cell)), width);
@@ -17,11 +14,12 @@ std::vector<std::int64_t> gate_rows(Cell cell, std::int64_t width) {
 RecurrentLayer::RecurrentLayer(const Scope& scope, Cell kind, std::int64_t in, std::int64_t width)
     : path(scope.path()),
       cell(kind),
-      input(scope / "input", in, gate_count(cell) * width, true, start_of(width), gate_rows(cell, width),
-            start_of(width)),
+      input(scope / "input", in, gate_count(cell) * width, true, recurrent_init(width),
+            gate_rows(cell, width), recurrent_init(width)),
       hidden((scope / "hidden")
-                 .matrix("weight", gate_count(cell) * width, width, start_of(width), gate_rows(cell, width))),
-      hidden_bias((scope / "hidden").vector("bias", gate_count(cell) * width, start_of(width))) {}
+                 .matrix("weight", gate_count(cell) * width, width, recurrent_init(width),
+                         gate_rows(cell, width))),
+      hidden_bias((scope / "hidden").vector("bias", gate_count(cell) * width, recurrent_init(width))) {}
 
 Var RecurrentLayer::operator()(Tape& tape, Var x, const std::int32_t* lengths, bool reverse,
                                LayerCache* cache) const {
@@ -37,20 +35,16 @@ Var RecurrentLayer::operator()(Tape& tape, Var x, const std::int32_t* lengths, b
   return y;
 }
 
-RecurrentStack::RecurrentStack(const Scope& scope, const RecurrentSizes& sizes)
+RecurrentStack::RecurrentStack(const Scope& scope, const ModelConfig& config)
     : path(scope.path()),
       embedding_path((scope / "embedding").path()),
       tokens((scope / "embedding")
-                 .table("tokens.weight", sizes.vocab_size, sizes.d_model, start_of(sizes.d_model))) {
-  for (std::int64_t i = 0; i < sizes.n_layers; ++i) {
+                 .table("tokens.weight", config.vocab_size, config.d_model, recurrent_init(config.d_model))) {
+  for (std::int64_t i = 0; i < config.n_layers; ++i) {
     const Scope layer = scope / "layers" / std::to_string(i);
-    layers.emplace_back(layer, sizes.cell, sizes.d_model, sizes.d_model);
-    dropout.push_back({layer.site(), sizes.dropout});
+    layers.emplace_back(layer, config.cell, config.d_model, config.d_model);
+    dropout.push_back({layer.site(), config.dropout});
   }
-}
-
-KVCache RecurrentStack::make_cache(const RecurrentSizes& sizes, std::int64_t batch) {
-  return KVCache(sizes.n_layers, std::array{batch, state_width(sizes.cell, sizes.d_model)});
 }
 
 Var RecurrentStack::operator()(Tape& tape, Tokens ids, KVCache* cache, AttentionProbe*) const {

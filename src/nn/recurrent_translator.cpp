@@ -1,12 +1,11 @@
 #include "quern/nn/recurrent_translator.hpp"
 
-#include <cmath>
 #include <cstring>
+
+#include "quern/nn/init.hpp"
 
 namespace quern {
 namespace {
-
-Init start_of(std::int64_t width) { return Init::uniform(1 / std::sqrt(static_cast<double>(width))); }
 
 /// Keeps the numbers of a variable in a cache's tensor.
 Var stored(Tape& tape, const Tensor& to, Var from, bool first) {
@@ -18,20 +17,21 @@ Var stored(Tape& tape, const Tensor& to, Var from, bool first) {
 }  // namespace
 
 RecurrentTranslator::Additive::Additive(const Scope& scope, std::int64_t C)
-    : keys(scope / "keys", C, C, false, start_of(C)),
-      input(scope / "input", C, 3 * C, true, start_of(C), {C, C, C}, start_of(C)),
-      w_query((scope / "query").matrix("weight", C, C, start_of(C))),
-      v((scope / "score").vector("weight", C, start_of(C))),
-      w_context((scope / "context").matrix("weight", 3 * C, C, start_of(C), {C, C, C})),
-      w_hidden((scope / "hidden").matrix("weight", 3 * C, C, start_of(C), {C, C, C})),
-      b_hidden((scope / "hidden").vector("bias", 3 * C, start_of(C))) {}
+    : keys(scope / "keys", C, C, false, recurrent_init(C)),
+      input(scope / "input", C, 3 * C, true, recurrent_init(C), {C, C, C}, recurrent_init(C)),
+      w_query((scope / "query").matrix("weight", C, C, recurrent_init(C))),
+      v((scope / "score").vector("weight", C, recurrent_init(C))),
+      w_context((scope / "context").matrix("weight", 3 * C, C, recurrent_init(C), {C, C, C})),
+      w_hidden((scope / "hidden").matrix("weight", 3 * C, C, recurrent_init(C), {C, C, C})),
+      b_hidden((scope / "hidden").vector("bias", 3 * C, recurrent_init(C))) {}
 
 RecurrentTranslator::RecurrentTranslator(const Scope& scope, const ModelConfig& config)
     : path(scope.path()),
       embedding_path((scope / "embedding").path()),
       tokens((scope / "embedding")
-                 .table("tokens.weight", config.vocab_size, config.d_model, start_of(config.d_model))),
-      readout(scope / "readout", 2 * config.d_model, config.d_model, true, start_of(2 * config.d_model)),
+                 .table("tokens.weight", config.vocab_size, config.d_model, recurrent_init(config.d_model))),
+      readout(scope / "readout", 2 * config.d_model, config.d_model, true,
+              recurrent_init(2 * config.d_model)),
       source_dropout{(scope / "encoder").site(), config.dropout},
       target_dropout{(scope / "decoder").site(), config.dropout} {
   const std::int64_t C = config.d_model;

@@ -38,15 +38,19 @@ Batch EvalBatches::batch(std::int64_t i) {
   return std::visit([i](auto& of) { return of.batch(i); }, of_);
 }
 
+EvalWindows validation_windows(const Config& config, const Dataset& data) {
+  return EvalWindows(data.corpus->val(), data.tokenizer,
+                     {config.model.context_length, config.data.eval_stride, config.run.batch_size,
+                      config.run.eval_batches, masking_of(config, data.tokenizer)});
+}
+
 std::optional<EvalBatches> validation_batches(const Config& config, const Dataset& data) {
   if (data.val_size() == 0) return std::nullopt;
   const RunConfig& run = config.run;
   if (!data.corpus)
     return EvalBatches(
         ExampleEvaluation(*data.examples, run.batch_size, run.eval_batches, config.model.context_length));
-  return EvalBatches(EvalWindows(data.corpus->val(), data.tokenizer,
-                                 {config.model.context_length, config.data.eval_stride, run.batch_size,
-                                  run.eval_batches, masking_of(config, data.tokenizer)}));
+  return EvalBatches(validation_windows(config, data));
 }
 
 Input input_of(const Batch& batch) {

@@ -141,7 +141,6 @@ class Checks {
     switch (m.architecture) {
       case Architecture::decoder:
       case Architecture::rnn:
-        recurrent(m, d);
         if (labelled)
           refuse("data.task", task, "it labels what was read as a whole: model.architecture encoder");
         break;
@@ -307,6 +306,7 @@ std::vector<CrossProblem> cross_problems(const Config& config) {
   Checks checks;
   checks.model(config.model, config.data);
   checks.architecture(config.model, config.data);
+  checks.recurrent(config.model, config.data);
   checks.task(config.data, config.run);
   checks.watch(config);
   checks.data(config.data);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <sstream>
 
 #include "quern/base/suggest.hpp"
 #include "quern/kernels/loss.hpp"
@@ -17,15 +15,8 @@ namespace {
 std::optional<Problems> fixed_problems(const Config& config) {
   if (!problem_kind(config.data.task)) return std::nullopt;
   Problems problems(problem_options(config.data, config.run.seed));
-  if (problems.form() == Form::label || !problems.fixed_length()) return std::nullopt;
+  if (!has_fixed_rows(problems)) return std::nullopt;
   return problems;
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
 }
 
 std::int32_t best_of(const float* logits, std::int64_t n) {
@@ -56,7 +47,7 @@ Predictor::Predictor(const LoadedRun& run, const BeamOptions& options)
 }
 
 void Predictor::check_length(const Example& example, const Source& source) const {
-  const auto n = static_cast<std::int64_t>(std::max(example.inputs.size(), example.source.size()));
+  const std::int64_t n = example.longer_side();
   const std::int64_t most = run_.config.model.context_length;
   if (n <= most) return;
   throw Error(source.kind,
@@ -93,14 +84,13 @@ Prediction Predictor::classify(const Example& example) {
   return found;
 }
 
-Prediction Predictor::tag(const Example& example, const std::string& line) {
+Prediction Predictor::tag(const Example& example) {
   Tape tape(workspace_, Mode::infer);
   const Tensor y = logits(tape, example);  // (1,T,K)
   Prediction found;
   const auto& labels = run_.config.data.labels;
   const bool tags = kind_ == Kind::tags;
-  const std::size_t places = tags ? words_of(line).size() : example.inputs.size();
-  for (std::size_t t = 0; t < places; ++t) {
+  for (std::size_t t = 0; t < example.inputs.size(); ++t) {
     const float* row = y.f32() + static_cast<std::int64_t>(t) * y.last();
     const std::int32_t best =
         best_of(row, tags ? static_cast<std::int64_t>(labels.size()) : run_.tokenizer.vocab_size());
@@ -122,7 +112,6 @@ void Predictor::look(const std::string& path, const Source& source, Example& to)
                     std::to_string(wanted[2]),
                 "an image like those of training", path + " (" + source.name + ")");
   image_example(set, run_.config.model.patch_size, to);
-  std::iota(to.inputs.begin(), to.inputs.end(), 0);
 }
 
 Prediction Predictor::fill(const std::string& line, const Source& source) {
@@ -178,7 +167,7 @@ std::optional<Prediction> Predictor::predict(const std::string& line, const Sour
   }
   check_length(example, source);
   if (kind_ == Kind::answer) return answer(example, cancelled);
-  return kind_ == Kind::tags || kind_ == Kind::aligned ? tag(example, line) : classify(example);
+  return kind_ == Kind::tags || kind_ == Kind::aligned ? tag(example) : classify(example);
 }
 
 }  // namespace quern

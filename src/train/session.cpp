@@ -198,10 +198,7 @@ void note_documents(const Config& config, const Dataset& data, std::vector<std::
 
 /// What a masked language model must beat, said beside its own accuracy.
 std::string baselines(const Config& config, const Dataset& data) {
-  const std::int64_t context = config.model.context_length;
-  EvalWindows windows(data.corpus->val(), data.tokenizer,
-                      {context, config.data.eval_stride, config.run.batch_size, config.run.eval_batches,
-                       masking_of(config, data.tokenizer)});
+  EvalWindows windows = validation_windows(config, data);
   const MaskedBaselines found = masked_baselines(data.corpus->train(), windows, data.tokenizer.vocab_size());
   return "accuracy without a model: " + fixed(found.unigram, 4) + " by the most frequent token, " +
          fixed(found.bigram, 4) + " by the most frequent one behind its neighbour";

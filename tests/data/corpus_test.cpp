@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "quern/base/rng.hpp"
 
 using namespace quern;
+using test::error_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -26,17 +28,6 @@ struct Scratch {
     return (root / name).string();
   }
 };
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  throw Bug("unreachable");
-}
 
 TextFile text_of(const std::string& bytes) { return {"t.txt", bytes, std::nullopt}; }
 

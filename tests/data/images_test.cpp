@@ -9,22 +9,13 @@
 
 #include "../base/temporary_directory.hpp"
 #include "catch.hpp"
+#include "error_of.hpp"
 
 using namespace quern;
+using test::error_of;
 namespace fs = std::filesystem;
 
 namespace {
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  throw Bug("unreachable");
-}
 
 bool says(const Error& error, const std::string& part) {
   return std::string(error.what()).find(part) != std::string::npos;

@@ -5,8 +5,10 @@
 
 #include "../base/temporary_directory.hpp"
 #include "catch.hpp"
+#include "error_of.hpp"
 
 using namespace quern;
+using test::error_of;
 
 namespace {
 
@@ -16,17 +18,6 @@ struct Scratch : test::TemporaryDirectory {
     return (path() / name).string();
   }
 };
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  throw Bug("unreachable");
-}
 
 using Words = std::vector<std::string>;
 

@@ -19,13 +19,13 @@ std::vector<std::int32_t> tokens() {
 }
 
 struct Model {
-  RecurrentSizes sizes;
+  ModelConfig config;
   ParamStore store;
   RecurrentStack stack;
   Workspace workspace;
 
-  explicit Model(RecurrentSizes sizes_, Type compute = Type::f32, Backing backing = Backing::memory)
-      : sizes(sizes_), store(compute, backing), stack(Scope(store, "decoder"), sizes), workspace(backing) {
+  explicit Model(ModelConfig config_, Type compute = Type::f32, Backing backing = Backing::memory)
+      : config(config_), store(compute, backing), stack(Scope(store, "decoder"), config), workspace(backing) {
     store.allocate(true);
     if (backing == Backing::memory) store.initialise(3);
     store.begin_step();
@@ -39,7 +39,16 @@ struct Model {
   }
 };
 
-RecurrentSizes sizes_of(Cell cell, double dropout = 0) { return {V, C, 2, cell, dropout}; }
+ModelConfig config_of(Cell cell, double dropout = 0) {
+  ModelConfig config;
+  config.architecture = Architecture::rnn;
+  config.vocab_size = V;
+  config.d_model = C;
+  config.n_layers = 2;
+  config.cell = cell;
+  config.dropout = dropout;
+  return config;
+}
 
 std::vector<double> numbers_of(const Model& model, const std::string& name) {
   for (const Parameter& p : model.store.all())
@@ -59,7 +68,7 @@ std::vector<double> wanted(const Model& model, const std::vector<std::int32_t>& 
   for (const std::string layer : {"decoder.layers.0.", "decoder.layers.1."}) {
     const auto gates = affine(x, numbers_of(model, layer + "input.weight"),
                               numbers_of(model, layer + "input.bias"), static_cast<std::size_t>(C));
-    x = recurrent({B, T, C, model.sizes.cell}, gates, numbers_of(model, layer + "hidden.weight"),
+    x = recurrent({B, T, C, model.config.cell}, gates, numbers_of(model, layer + "hidden.weight"),
                   numbers_of(model, layer + "hidden.bias"));
   }
   return x;
@@ -67,7 +76,7 @@ std::vector<double> wanted(const Model& model, const std::vector<std::int32_t>& 
 
 TEST_CASE("a stack of recurrent layers is embedding and layers, one on top of the other") {
   for (const Cell cell : {Cell::gru, Cell::lstm}) {
-    Model model(sizes_of(cell, 0.3));  // which inference does not apply
+    Model model(config_of(cell, 0.3));  // which inference does not apply
     CHECK(relative_error(model.infer(tokens(), T, nullptr), wanted(model, tokens())) < 1e-5);
   }
 }
@@ -75,7 +84,7 @@ TEST_CASE("a stack of recurrent layers is embedding and layers, one on top of th
 TEST_CASE("a stack of recurrent layers read token by token is the stack read at once") {
   for (const Cell cell : {Cell::gru, Cell::lstm})
     for (const Type compute : {Type::f32, Type::bf16}) {
-      Model model(sizes_of(cell), compute);
+      Model model(config_of(cell), compute);
       const auto ids = tokens();
       const auto rows = [](Var y) {
         std::vector<float> all;
@@ -89,7 +98,7 @@ TEST_CASE("a stack of recurrent layers read token by token is the stack read at 
         Tape tape(model.workspace, Mode::infer);
         whole = rows(model.stack(tape, {ids.data(), B, T}, nullptr));
       }
-      KVCache cache = RecurrentStack::make_cache(model.sizes, B);
+      KVCache cache(model.config, B, T, Type::f32);
       CHECK(cache.rolls());
       for (int round = 0; round < 2; ++round) {  // again after clear()
         for (std::int64_t t = 0; t < T; ++t) {
@@ -138,7 +147,7 @@ TEST_CASE("a recurrent layer in reverse is the layer on the sequence turned roun
 }
 
 TEST_CASE("recurrent layers start uniform within 1 / sqrt(C), biases too, and biases do not decay") {
-  Model model(sizes_of(Cell::lstm));
+  Model model(config_of(Cell::lstm));
   const double bound = 1 / std::sqrt(double(C));
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const Parameter& p : model.store.all()) {
@@ -195,7 +204,7 @@ Pass pass_of(Model& model, std::uint64_t first_sequence, const std::vector<std::
 
 TEST_CASE("the parts of a batch drop what the whole drops, and their gradients add up to its") {
   for (const Cell cell : {Cell::gru, Cell::lstm}) {
-    Model model(sizes_of(cell, 0.3));
+    Model model(config_of(cell, 0.3));
     const auto ids = tokens();
     const auto whole = pass_of(model, 0, ids).gradients;
     std::vector<float> sum(whole.size());
@@ -204,7 +213,7 @@ TEST_CASE("the parts of a batch drop what the whole drops, and their gradients a
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     }
     CHECK(relative_error(sum, whole) < 1e-5);
-    Model other(sizes_of(cell));
+    Model other(config_of(cell));
     CHECK(relative_error(pass_of(other, 0, ids).gradients, whole) > 0.01);
   }
 }
@@ -212,7 +221,7 @@ TEST_CASE("the parts of a batch drop what the whole drops, and their gradients a
 TEST_CASE("a planned pass through recurrent layers asks for the memory of a real one") {
   for (const Cell cell : {Cell::gru, Cell::lstm})
     for (const Type compute : {Type::f32, Type::bf16}) {
-      Model real(sizes_of(cell, 0.1), compute), plan(sizes_of(cell, 0.1), compute, Backing::none);
+      Model real(config_of(cell, 0.1), compute), plan(config_of(cell, 0.1), compute, Backing::none);
       const auto a = pass_of(real, 0, tokens()), b = pass_of(plan, 0, tokens());
       CHECK(a.calls == b.calls);
       CHECK(double(b.held) == Approx(double(a.held)).epsilon(0.02));

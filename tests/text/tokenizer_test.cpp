@@ -6,26 +6,17 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "quern/base/rng.hpp"
 
 using namespace quern;
+using test::error_of;
 
 namespace {
 
 Tokenizer characters_of(const std::string& text, const std::string& name = "t.txt") {
   const std::vector<Text> texts = {{text, {name, ErrorKind::file}}};
   return Tokenizer::characters(texts);
-}
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  throw Bug("unreachable");
 }
 
 std::string random_bytes(std::size_t size, std::uint64_t seed) {

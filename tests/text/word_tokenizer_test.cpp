@@ -2,26 +2,17 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "quern/text/tokenizer.hpp"
 
 using namespace quern;
+using test::error_of;
 
 namespace {
 
 Tokenizer words_of(const std::string& text) {
   const Text one{text, {"t.txt", ErrorKind::file}};
   return Tokenizer::words({&one, 1});
-}
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  throw Bug("unreachable");
 }
 
 using Ids = std::vector<std::int32_t>;

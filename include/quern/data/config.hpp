@@ -77,17 +77,15 @@ struct DataConfig {
   void fields(FieldList& f) {
     f("task", task,
       "text: the next token of a text, or with an encoder its hidden ones. classification, tagging, "
-      "regression, "
-      "translation: lines of data.text with a label, tags, a number or another line. images: of data.text "
-      "with "
-      "a label. The others are drawn and need no data: texts to copy, reverse or sort, sums (add), division "
+      "regression, translation: lines of data.text with a label, tags, a number or another line. images: of "
+      "data.text with a label. The others are drawn and need no data: texts to copy, reverse or sort, sums "
+      "(add), division "
       "modulo a prime (modular), dates as people write them to ISO, the most frequent symbol (majority), "
       "parity, the symbol some places ago (recall), drawings (shapes).");
     f("text", text,
       "A path or a list of paths to text files, of the other tasks that need data JSON lines or tables with "
       "tabs; of images a folder, or IDX files of images and of labels. An empty list is the embedded corpus "
-      "of "
-      "stories.");
+      "of stories.");
     f("tokenizer", tokenizer,
       "byte, char (the characters of the text), word (its words), or the path of a tokenizer file.");
     f("val_fraction", val_fraction, half_open(0, 1),

@@ -66,6 +66,8 @@ class PairFraming {
 
 /// Whether data.task is drawn and not read.
 std::optional<ProblemKind> problem_kind(TaskKind task);
+/// Whether all its rows have one length, question and answer each, so that they need no marks.
+bool has_fixed_rows(const Problems& problems);
 /// The options that a config means.
 ProblemOptions problem_options(const DataConfig& config, std::uint64_t seed);
 

@@ -2,6 +2,7 @@
 // labels, images.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -21,7 +22,12 @@ struct Example {
   std::vector<std::int32_t> inputs;   // (T)
   std::vector<std::int32_t> targets;  // (T), kIgnore where a position does not count; of a label (1)
   float value = 0;                    // a number to tell
-  std::vector<float> patches;         // (T,P): an image, whose inputs have length T and no meaning
+  std::vector<float> patches;         // (T,P): an image, whose inputs then count 0 … T - 1
+
+  std::int64_t longer_side() const {
+    return static_cast<std::int64_t>(std::max(source.size(), inputs.size()));
+  }
+  std::int64_t both_sides() const { return static_cast<std::int64_t>(source.size() + inputs.size()); }
 };
 
 /// What the rows of a batch have besides inputs.
@@ -97,8 +103,9 @@ class ExampleSampler {
   const Examples* examples_;
   ExampleOrder order_;
   ExampleBuffer buffer_;
-  std::vector<std::int64_t> lengths_;  // (train), of batch_tokens; and for the epoch at hand
-  std::vector<std::int64_t> sorted_;   // (train)
+  // With batch_tokens, for the epoch at hand:
+  std::vector<std::int64_t> lengths_;  // (train), of each example
+  std::vector<std::int64_t> sorted_;   // (train), the examples by length
   std::vector<std::int64_t> cuts_;     // where batches begin in sorted_, and its end
   std::int64_t epoch_ = -1;
 };

@@ -120,6 +120,17 @@ struct Tensor {
     return part;
   }
 
+  /// Position t of each sequence of (B,T,C)  // (B,C), the strides of the whole; none of none.
+  Tensor step(std::int64_t t) const {
+    if (data == nullptr) return {};
+    QUERN_CHECK(rank == 3 && t >= 0 && t < dim[1], rank, t, dim[1]);
+    Tensor part = *this;
+    part.data = at(t * stride[1]);
+    part.rank = 2;
+    part.dim[1] = dim[2], part.stride[1] = stride[2];
+    return part;
+  }
+
   /// (…, H * D) seen as (…, H, D).
   Tensor split_last(std::int64_t heads) const {
     QUERN_CHECK(rank >= 1 && rank < max_rank && last() % heads == 0, rank, last(), heads);

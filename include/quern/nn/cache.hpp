@@ -22,10 +22,6 @@ class KVCache {
   /// cross-attention makes of so many tokens.
   KVCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity, Type type,
           std::int64_t memory_length = 0);
-  /// Of layers that keep a state of this shape (B,…), f32, in the place of keys and values, which takes any
-  /// number of tokens.
-  KVCache(std::int64_t n_layers, std::span<const std::int64_t> state);
-
   LayerCache* layer(std::size_t i) { return &layers_[i]; }
   /// Of the memory; null when the model has no cross-attention.
   LayerCache* memory(std::size_t i) { return memory_.empty() ? nullptr : &memory_[i]; }

@@ -22,6 +22,11 @@ inline Init residual_init(const ModelConfig& config, std::int64_t in, std::int64
   return projection_init(config, in, out);
 }
 
+/// All of a recurrent layer of this width, as in PyTorch: uniform in +-1 / sqrt(width).
+inline Init recurrent_init(std::int64_t width) {
+  return Init::uniform(1 / std::sqrt(static_cast<double>(width)));
+}
+
 /// An embedding: GPT-2's 0.02, or d_model^-1/2, which the 2017 paper's factor sqrt(d_model) brings to unit
 /// variance.
 inline Init embedding_init(const ModelConfig& config) {

@@ -24,13 +24,6 @@ struct RecurrentLayer {
   Var operator()(Tape& tape, Var x, const std::int32_t* lengths, bool reverse, LayerCache* cache) const;
 };
 
-/// The sizes of a stack of recurrent layers.
-struct RecurrentSizes {
-  std::int64_t vocab_size = 0, d_model = 0, n_layers = 1;
-  Cell cell = Cell::gru;
-  double dropout = 0;
-};
-
 /// Token embedding and recurrent layers on top of one another, all of one width, without positions: the order
 /// of tokens is that of the steps. Dropout acts on what a layer reads from below, never on what it reads from
 /// the step before (Zaremba et al. 2014, 1409.2329).
@@ -40,10 +33,7 @@ struct RecurrentStack {
   std::vector<RecurrentLayer> layers;
   std::vector<DropoutSite> dropout;  // of each layer's input
 
-  RecurrentStack(const Scope& scope, const RecurrentSizes& sizes);
-
-  /// A cache for the layers' states.
-  static KVCache make_cache(const RecurrentSizes& sizes, std::int64_t batch);
+  RecurrentStack(const Scope& scope, const ModelConfig& config);
 
   /// ids (B,T) -> (B,T,C). With a cache the tokens continue what it holds. Documents are not
   /// packed: a state does not begin anew inside a row. A probe finds no weights.

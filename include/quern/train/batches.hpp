@@ -44,6 +44,9 @@ class EvalBatches {
   std::variant<EvalWindows, ExampleEvaluation> of_;
 };
 
+/// The windows over a text's validation split, which is not empty.
+EvalWindows validation_windows(const Config& config, const Dataset& data);
+
 /// What a run evaluates: its validation split; nothing when it has none. Keeps a view of the data.
 std::optional<EvalBatches> validation_batches(const Config& config, const Dataset& data);
 

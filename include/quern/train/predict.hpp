@@ -43,7 +43,7 @@ class Predictor {
   enum class Kind { answer, label, value, tags, aligned, masked };
 
   Prediction classify(const Example& example);
-  Prediction tag(const Example& example, const std::string& line);
+  Prediction tag(const Example& example);
   /// Reads an image.
   void look(const std::string& path, const Source& source, Example& to) const;
   Prediction fill(const std::string& line, const Source& source);
