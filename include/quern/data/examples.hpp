@@ -77,8 +77,10 @@ class ExampleBuffer {
 struct ExampleOrder {
   WindowOrder order = WindowOrder::random;  // random: drawn with replacement; shuffle: each once an epoch
   std::uint64_t seed = 0;
-  std::int64_t batch_size = 1;    // rows of a micro-batch
-  std::int64_t batch_tokens = 0;  // above 0: as many rows as hold no more tokens, padding included, instead
+  std::int64_t batch_size = 1;  // rows of a micro-batch
+  /// Above 0: as many rows as have, times the tokens of the longest (both sides, not rounded up), no more
+  /// than this, in place of batch_size.
+  std::int64_t batch_tokens = 0;
   std::int64_t micro_batches = 1;
   std::int64_t context_length = 0;  // no side of an example is longer
 };
