@@ -142,16 +142,15 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::sample_now() {
-  std::string text = config_.watch.sample_prompt;
+  SampleEvent sample{progress_.step, config_.watch.sample_prompt, {}};
   GenerateOptions options;
   options.max_new_tokens = config_.watch.sample_tokens;
   options.sampler.seed = config_.run.seed;
-  const auto prompt = data_.tokenizer.encode(text, {"watch.sample_prompt", ErrorKind::config});
+  const auto prompt = data_.tokenizer.encode(sample.prompt, {"watch.sample_prompt", ErrorKind::config});
   generate(
-      model_, data_.tokenizer, prompt, options, [&](std::string_view piece) { text += piece; },
+      model_, data_.tokenizer, prompt, options, [&](std::string_view piece) { sample.text += piece; },
       [] { return stop_signal() != 0; });
-  observers_.on_note(
-      {progress_.step, "sample at step " + std::to_string(progress_.step) + ":\n" + text, false});
+  observers_.on_sample(sample);
 }
 
 void Trainer::tell(const std::string& text) {

@@ -144,6 +144,12 @@ void Console::on_checkpoint(const CheckpointEvent& event) {
   say("step " + grouped(event.step) + ": saved " + event.path + " in " + duration(event.seconds));
 }
 
+void Console::on_sample(const SampleEvent& event) {
+  on_note({event.step, "sample at step " + grouped(event.step) + ":\n" + event.prompt + event.text, false});
+}
+
+void Console::on_anomaly(const AnomalyEvent& event) { on_note({event.step, event.text, true}); }
+
 void Console::on_note(const NoteEvent& event) {
   if (options_.quiet && !event.warning) return;
   std::string text = harmless(event.text);

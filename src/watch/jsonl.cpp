@@ -163,6 +163,35 @@ void JsonlEvents::on_checkpoint(const CheckpointEvent& event) {
   append(dump(line));
 }
 
+void JsonlEvents::on_sample(const SampleEvent& event) {
+  Json line = line_of("sample");
+  line["step"] = event.step;
+  line["prompt"] = event.prompt;
+  line["text"] = event.text;
+  append(dump(line));
+}
+
+void JsonlEvents::on_anomaly(const AnomalyEvent& event) {
+  Json line = line_of("anomaly");
+  line["step"] = event.step;
+  line["kind"] = event.kind;
+  line["action"] = event.action;
+  line["loss"] = event.loss;
+  line["grad_norm"] = event.grad_norm;
+  if (event.z_score) line["z_score"] = *event.z_score;
+  if (event.after) line["after"] = *event.after;
+  line["text"] = event.text;
+  append(dump(line));
+}
+
+void JsonlEvents::on_note(const NoteEvent& event) {
+  if (!event.warning) return;
+  Json line = line_of("warning");
+  line["step"] = event.step;
+  line["text"] = event.text;
+  append(dump(line));
+}
+
 void JsonlEvents::on_end(const EndEvent& event) {
   Json line = line_of("end");
   line["step"] = event.step;

@@ -136,6 +136,18 @@ void add_eval(Metrics& metrics, const Line& line) {
   metrics.evals.push_back(eval);
 }
 
+void add_anomaly(Metrics& metrics, const Line& line) {
+  AnomalyEvent& anomaly = metrics.anomalies.emplace_back();
+  anomaly.step = line.whole("step");
+  anomaly.kind = line.text("kind");
+  anomaly.action = line.text("action");
+  anomaly.loss = line.number("loss");
+  anomaly.grad_norm = line.number("grad_norm");
+  line.read("z_score", anomaly.z_score);
+  if (line.has("after")) anomaly.after = line.whole("after");
+  anomaly.text = line.text("text");
+}
+
 void add(Metrics& metrics, const Json& json) {
   if (!json.is_object()) throw Wrong{"not a JSON object"};
   const Line line(json);
@@ -157,6 +169,12 @@ void add(Metrics& metrics, const Json& json) {
     checkpoint.step = line.whole("step");
     checkpoint.path = line.text("path");
     line.read("seconds", checkpoint.seconds);
+  } else if (event == "sample") {
+    metrics.samples.push_back({line.whole("step"), line.text("prompt"), line.text("text")});
+  } else if (event == "anomaly") {
+    add_anomaly(metrics, line);
+  } else if (event == "warning") {
+    metrics.warnings.push_back({line.whole("step"), line.text("text"), true});
   } else if (event == "end") {
     EndEvent& end = metrics.end.emplace();
     end.step = line.whole("step");

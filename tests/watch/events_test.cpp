@@ -14,6 +14,8 @@ struct Recorder : Observer {
   void on_step(const StepEvent& event) override { said += "step" + std::to_string(event.step) + " "; }
   void on_eval(const EvalEvent&) override { said += "eval "; }
   void on_checkpoint(const CheckpointEvent&) override { said += "checkpoint "; }
+  void on_sample(const SampleEvent&) override { said += "sample "; }
+  void on_anomaly(const AnomalyEvent&) override { said += "anomaly "; }
   void on_note(const NoteEvent& event) override { said += "note(" + event.text + ") "; }
   void on_end(const EndEvent&) override { said += "end "; }
   std::string said;
@@ -47,9 +49,11 @@ TEST_CASE("observers forward every event to each in the order of adding") {
   observers.on_step(step(1));
   observers.on_eval({});
   observers.on_checkpoint({});
+  observers.on_sample({});
+  observers.on_anomaly({});
   observers.on_note({1, "x"});
   observers.on_end({});
-  CHECK(first.said == "start resume step1 eval checkpoint note(x) end ");
+  CHECK(first.said == "start resume step1 eval checkpoint sample anomaly note(x) end ");
   CHECK(second.said == first.said);
 }
 

@@ -139,6 +139,35 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   CHECK(events[6]["status"] == "completed");
 }
 
+TEST_CASE("samples, anomalies and warnings are read back as they were said") {
+  const TemporaryDirectory directory;
+  Files files;
+  JsonlWriter writer(files, directory / "metrics.jsonl");
+  writer.on_sample({5, "One", " day\n\x1b[2J"});
+  writer.on_anomaly({6, "spike", "none", 9.5, 80, 7.25, std::nullopt, "the loss is 9.5"});
+  writer.on_anomaly({7, "nonfinite", "rollback", 1, std::numeric_limits<double>::infinity(), std::nullopt, 4,
+                     "embedding.weight"});
+  writer.on_note({7, "little space", true});
+  writer.on_note({7, "not kept"});
+  writer.sync();
+  const Metrics metrics = read_metrics((directory / "metrics.jsonl").string());
+  REQUIRE(metrics.samples.size() == 1);
+  CHECK(metrics.samples[0].step == 5);
+  CHECK(metrics.samples[0].prompt == "One");
+  CHECK(metrics.samples[0].text == " day\n\x1b[2J");
+  REQUIRE(metrics.anomalies.size() == 2);
+  CHECK(metrics.anomalies[0].kind == "spike");
+  CHECK(metrics.anomalies[0].loss == 9.5);
+  CHECK(metrics.anomalies[0].z_score == 7.25);
+  CHECK_FALSE(metrics.anomalies[0].after);
+  CHECK(metrics.anomalies[1].action == "rollback");
+  CHECK(metrics.anomalies[1].after == 4);
+  CHECK(std::isnan(metrics.anomalies[1].grad_norm));
+  CHECK(metrics.anomalies[1].text == "embedding.weight");
+  REQUIRE(metrics.warnings.size() == 1);
+  CHECK(metrics.warnings[0].text == "little space");
+}
+
 TEST_CASE("numbers read back to the same double") {
   const TemporaryDirectory directory;
   Files files;

@@ -62,6 +62,8 @@ class Console final : public Observer {
   void on_step(const StepEvent& event) override;
   void on_eval(const EvalEvent& event) override;
   void on_checkpoint(const CheckpointEvent& event) override;
+  void on_sample(const SampleEvent& event) override;
+  void on_anomaly(const AnomalyEvent& event) override;
   void on_note(const NoteEvent& event) override;
   void on_end(const EndEvent& event) override;
 

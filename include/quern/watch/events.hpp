@@ -2,8 +2,8 @@
 // Observers list and nothing else; an observer knows these structs and nothing of the trainer.
 //
 // The order of a process's calls: on_start (a new run) or on_resume (a continued one), then any number of
-// on_step, on_eval, on_checkpoint and on_note, then on_end. Steps count from 1; an evaluation or checkpoint
-// of step s speaks of the weights after s updates, so step 0 is the initial model.
+// on_step, on_eval, on_checkpoint, on_sample, on_anomaly and on_note, then on_end. Steps count from 1; an
+// evaluation or checkpoint of step s speaks of the weights after s updates, so step 0 is the initial model.
 #pragma once
 
 #include <cstdint>
@@ -92,8 +92,25 @@ struct CheckpointEvent {
   double seconds = 0;  // what saving cost
 };
 
-/// Something a person should read while the run goes on: a warning, a sample. `text` may hold several lines
-/// and may come from data; whoever shows it makes it harmless for a terminal.
+/// A text that the model wrote while it trained. It comes from data: whoever shows it makes it harmless.
+struct SampleEvent {
+  std::int64_t step = 0;
+  std::string prompt, text;  // what it was given, and how it went on
+};
+
+/// A step whose numbers are not what they should be.
+struct AnomalyEvent {
+  std::int64_t step = 0;
+  std::string kind;                   // "nonfinite" or "spike"
+  std::string action;                 // "none", "stop", "skip" or "rollback"
+  double loss = 0, grad_norm = 0;     // of that step
+  std::optional<double> z_score;      // of a spike: deviations from the mean of the steps before
+  std::optional<std::int64_t> after;  // of a rollback: the step after which the run goes on
+  std::string text;                   // for a person: what was bad, which examples the step had
+};
+
+/// Something a person should read while the run goes on. `text` may hold several lines and may come from
+/// data; whoever shows it makes it harmless for a terminal.
 struct NoteEvent {
   std::int64_t step = 0;
   std::string text;
@@ -122,6 +139,8 @@ class Observer {
   virtual void on_step(const StepEvent&) {}
   virtual void on_eval(const EvalEvent&) {}
   virtual void on_checkpoint(const CheckpointEvent&) {}
+  virtual void on_sample(const SampleEvent&) {}
+  virtual void on_anomaly(const AnomalyEvent&) {}
   virtual void on_note(const NoteEvent&) {}
   virtual void on_end(const EndEvent&) {}
 };
@@ -140,6 +159,8 @@ class Observers final : public Observer {
   void on_step(const StepEvent& event) override;
   void on_eval(const EvalEvent& event) override;
   void on_checkpoint(const CheckpointEvent& event) override;
+  void on_sample(const SampleEvent& event) override;
+  void on_anomaly(const AnomalyEvent& event) override;
   void on_note(const NoteEvent& event) override;
   void on_end(const EndEvent& event) override;
 

@@ -8,6 +8,11 @@
 //    on
 //   {"event":"eval","time":…,"step":20,"split":"val","loss":2.28,"tokens":15360,"seconds":0.4}
 //   {"event":"checkpoint","time":…,"step":20,"path":"ckpt/step-000000020","seconds":0.05}
+//   {"event":"sample","time":…,"step":20,"prompt":"One","text":" day"}
+//   {"event":"anomaly","time":…,"step":20,"kind":"spike","action":"none","loss":9.1,"grad_norm":80,
+//    "z_score":7.2,"text":…}                                      and "after" where action is "rollback"
+//   {"event":"warning","time":…,"step":20,"text":…}                                    (notes that are
+//   warnings)
 //   {"event":"resume","time":…,"step":20,"checkpoint":"ckpt/step-000000020",…}
 //   {"event":"end","time":…,"step":40,"status":"completed","seconds":12.5,…}
 //
@@ -32,6 +37,9 @@ class JsonlEvents : public Observer {
   void on_step(const StepEvent& event) override;
   void on_eval(const EvalEvent& event) override;
   void on_checkpoint(const CheckpointEvent& event) override;
+  void on_sample(const SampleEvent& event) override;
+  void on_anomaly(const AnomalyEvent& event) override;
+  void on_note(const NoteEvent& event) override;
   void on_end(const EndEvent& event) override;
 
  private:

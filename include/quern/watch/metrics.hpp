@@ -18,6 +18,9 @@ struct Metrics {
   std::vector<StepEvent> steps;                               // step strictly increasing
   std::vector<EvalEvent> evals;  // step increasing; a split occurs at most once a step
   std::vector<CheckpointEvent> checkpoints;
+  std::vector<SampleEvent> samples;
+  std::vector<AnomalyEvent> anomalies;
+  std::vector<NoteEvent> warnings;
   std::vector<std::int64_t> resumes;  // the steps from which the run went on
   std::optional<EndEvent> end;        // of the last process, unless a resume followed it
 };
