@@ -16,13 +16,43 @@ std::string leaf(const Field& field) { return field.path.substr(field.path.find(
 bool belongs(const Field& field, const std::string& section) { return field.path.starts_with(section + "."); }
 bool at_root(const Field& field) { return field.path.find('.') == std::string::npos; }
 
-/// "    \"d_model\": 128" lines joined by commas.
-std::string json_members(const FieldList& list, const std::string& section, const std::string& indent) {
+/// The words of `text` in lines of at most `width` columns, each behind `indent`.
+std::string wrapped(const std::string& text, const std::string& indent, std::size_t width) {
+  std::istringstream words(text);
+  std::string out, line, word;
+  while (words >> word) {
+    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
+      out += indent + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + indent + line + "\n";
+}
+
+/// "    \"d_model\": 128" lines joined by commas, below comments of what they mean when those have a width.
+std::string json_members(const FieldList& list, const std::string& section, const std::string& indent,
+                         std::size_t comments) {
   std::string text;
-  for (const Field& field : list.fields)
-    if (section.empty() ? at_root(field) : belongs(field, section))
-      text += (text.empty() ? "" : ",\n") + indent + '"' + leaf(field) + "\": " + value_text(field);
+  for (const Field& field : list.fields) {
+    if (section.empty() ? !at_root(field) : !belongs(field, section)) continue;
+    text += text.empty() ? "" : ",\n";
+    if (comments > 0) text += wrapped(field.doc + " (" + type_text(field) + ")", indent + "// ", comments);
+    text += indent + '"' + leaf(field) + "\": " + value_text(field);
+  }
   return text;
+}
+
+std::string json_object(const FieldList& list, std::size_t comments) {
+  std::string text = json_members(list, "", "  ", comments);
+  for (const FieldSection& section : list.sections) {
+    const std::string members = json_members(list, section.name, "    ", comments);
+    if (members.empty()) continue;
+    text += text.empty() ? "" : ",\n";
+    if (comments > 0) text += "\n  // " + section.doc + "\n";
+    text += "  \"" + section.name + "\": {\n" + members + "\n  }";
+  }
+  return text.empty() ? "{}\n" : "{\n" + text + "\n}\n";
 }
 
 void limit(Ordered& schema, const FieldRange& range, bool integral) {
@@ -75,20 +105,6 @@ Ordered object_schema(const FieldList& list, const std::string& section) {
   return schema;
 }
 
-/// The words of `text` in lines of at most `width` columns, each behind `indent`.
-std::string wrapped(const std::string& text, const std::string& indent, std::size_t width) {
-  std::istringstream words(text);
-  std::string out, line, word;
-  while (words >> word) {
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
-      out += indent + line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return out + indent + line + "\n";
-}
-
 std::string table_entry(const Field& field, const std::string& name, std::size_t width) {
   return "  " + name + " = " + value_text(field) + "  (" + type_text(field) + ")\n" +
          wrapped(field.doc, "      ", width);
@@ -112,15 +128,9 @@ std::string type_text(const Field& field) {
   return names;
 }
 
-std::string to_json(const FieldList& list) {
-  std::string text = json_members(list, "", "  ");
-  for (const FieldSection& section : list.sections) {
-    const std::string members = json_members(list, section.name, "    ");
-    if (members.empty()) continue;
-    text += (text.empty() ? "" : ",\n") + ("  \"" + section.name) + "\": {\n" + members + "\n  }";
-  }
-  return text.empty() ? "{}\n" : "{\n" + text + "\n}\n";
-}
+std::string to_json(const FieldList& list) { return json_object(list, 0); }
+
+std::string commented_json(const FieldList& list, std::size_t width) { return json_object(list, width); }
 
 std::string json_schema(const FieldList& list, std::string_view title) {
   Ordered schema{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", title}};

@@ -60,6 +60,8 @@ void activation_rows(Bench& b) {
     b.memory((std::string(name) + "_backward").c_str(), 4, Bench::F,
              [&] { activation_backward(dy, y, dy, pre, kind); });
   }
+  b.memory("tanh_forward", 2, Bench::F, [&] { tanh_forward(y, pre); });
+  b.memory("tanh_backward", 3, Bench::F, [&] { tanh_backward({dy, 0}, dy, y); });
   const Tensor both = b.tensor({Bench::R, 2 * Bench::F}), dboth = b.tensor({Bench::R, 2 * Bench::F});
   for (const auto& [name, kind] :
        {std::pair("swiglu", Activation::swiglu), std::pair("geglu", Activation::geglu)}) {

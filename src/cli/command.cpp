@@ -5,6 +5,7 @@
 
 #include "quern/base/check.hpp"
 #include "quern/base/suggest.hpp"
+#include "quern/data/locate.hpp"
 
 namespace quern::cli {
 
@@ -63,6 +64,10 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
           },
           "");
   add_set_option(command, options.sets);
+}
+
+std::string default_config() {
+  return (data_directory() / "../configs/toy.json").lexically_normal().string();
 }
 
 void add_set_option(CLI::App& command, std::vector<std::string>& sets) {

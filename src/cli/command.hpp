@@ -35,6 +35,9 @@ struct ConfigOptions {
 };
 void add_config_options(CLI::App& command, ConfigOptions& options);
 
+/// The config of the toy model: what commands take without --config. Throws Error(file) when it is not there.
+std::string default_config();
+
 /// Only --set, for commands that take their config from elsewhere.
 void add_set_option(CLI::App& command, std::vector<std::string>& sets);
 
@@ -91,6 +94,9 @@ void add_estimate(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_translate(CLI::App& app);
+void add_sweep(CLI::App& app);
+void add_completions(CLI::App& app);
+void add_manual(CLI::App& app);
 
 template <class T>
 CLI::Option* add_number(CLI::App& command, const std::string& name, T& target, FieldRange range,

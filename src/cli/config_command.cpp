@@ -1,9 +1,12 @@
-// quern config show | check | fields | schema
+// quern config init | show | check | fields | schema
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "quern/base/check.hpp"
+#include "quern/base/files.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/train/config.hpp"
 
 namespace quern::cli {
@@ -55,6 +58,30 @@ int show(const ShowOptions& options) {
   return 0;
 }
 
+struct InitOptions : ConfigOptions {
+  std::string file;
+};
+
+/// A new file, never in the place of another.
+int init(const InitOptions& options) {
+  Config config = load_config(options.files, options.sets);
+  const std::string text = commented_json(fields_of(config), 100);
+  if (options.file.empty()) {
+    write_out(text);
+    return 0;
+  }
+  Files files;
+  if (files.kind(options.file) != EntryKind::missing)
+    throw Error(ErrorKind::config, "this file is there already, and nothing was written",
+                "name another file, or delete it", options.file);
+  File file = files.create(options.file);
+  file.write(text);
+  file.close();
+  say("wrote " + options.file + "; change what you like, and: quern train --config " +
+      shell_word(options.file));
+  return 0;
+}
+
 int check(const ConfigOptions& options) {
   const Config config = load_config(options.files, options.sets);
   const std::size_t count = differences(Config{}, config).size();
@@ -67,8 +94,8 @@ int check(const ConfigOptions& options) {
 
 void add_config(CLI::App& app) {
   CLI::App* group = add_command_group(
-      app, "config", "Show and check configs",
-      {"quern config show --config configs/toy.json --origin",
+      app, "config", "Write, show and check configs",
+      {"quern config init my.json", "quern config show --config configs/toy.json --origin",
        "quern config check --config my.json --set run.max_steps=20", "quern config fields"});
 
   const auto shown = std::make_shared<ShowOptions>();
@@ -81,6 +108,14 @@ void add_config(CLI::App& app) {
   add_config_options(*command, *shown);
   command->add_flag("--origin", shown->origin, "Say of each value where it comes from");
   command->add_flag("--json", shown->json, "Print one JSON object; without --origin it is a config again");
+
+  const auto begun = std::make_shared<InitOptions>();
+  command = add_command(*group, "init", "Write a config with every field, its value, type and meaning",
+                        {"quern config init my.json", "quern config init my.json --config configs/toy.json",
+                         "quern config init --set model.architecture=encoder | less"},
+                        [begun] { return init(*begun); });
+  command->add_option("FILE", begun->file, "The file to make; standard output without it")->type_name("");
+  add_config_options(*command, *begun);
 
   const auto checked = std::make_shared<ConfigOptions>();
   command = add_command(*group, "check", "Report every mistake of a config at once, without a run",

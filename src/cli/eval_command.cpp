@@ -1,4 +1,6 @@
 // quern eval
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,13 +14,14 @@
 #include "quern/train/session.hpp"
 #include "quern/train/signals.hpp"
 #include "quern/watch/format.hpp"
+#include "quern/watch/progress.hpp"
 
 namespace quern::cli {
 
 namespace {
 
 struct EvalCommandOptions {
-  std::string run, checkpoint = "best", text;
+  std::string run, checkpoint = "best", text, split = "val";
   std::optional<std::int64_t> context_length;  // none: the model's
   bool json = false;
 };
@@ -43,8 +46,9 @@ std::int64_t window_length(const Config& config, std::optional<std::int64_t> wan
   return asked;
 }
 
-/// The run's own validation split, or the whole of another text, which holds a window of `length` tokens.
-Dataset data_of(const LoadedRun& run, const std::string& text, std::int64_t length) {
+/// The run's own data, or the whole of another text as its validation split; the split holds a window of
+/// `length` tokens.
+Dataset data_of(const LoadedRun& run, const std::string& text, Split split, std::int64_t length) {
   DataConfig config = run.config.data;
   if (!text.empty()) {
     if (problem_kind(config.task) || config.task == TaskKind::shapes)
@@ -59,10 +63,10 @@ Dataset data_of(const LoadedRun& run, const std::string& text, std::int64_t leng
   DataShape shape = data_shape(run.config);
   if (config.task == TaskKind::text) shape.context_length = std::min(length, shape.context_length);
   Dataset data = load_dataset(config, shape, run.tokenizer);
-  const std::int64_t tokens = data.val_size();
+  const std::int64_t tokens = data.size(split);
   if (tokens == 0)
     throw Error(ErrorKind::file, "this run has no validation split (data.val_fraction is 0)",
-                "name a text with --text FILE");
+                "name a text with --text FILE, or measure what it learned from with --split train");
   if (data.corpus && tokens <= length)
     throw Error(ErrorKind::file,
                 "--context-length " + std::to_string(length) + ": one window needs " +
@@ -71,8 +75,10 @@ Dataset data_of(const LoadedRun& run, const std::string& text, std::int64_t leng
   return data;
 }
 
-nlohmann::ordered_json json_of(const Evaluation& found, std::int64_t length, std::int64_t step) {
-  nlohmann::ordered_json object = {{"loss", found.loss}, {"perplexity", found.perplexity()}};
+nlohmann::ordered_json json_of(const Evaluation& found, const std::string& split, std::int64_t length,
+                               std::int64_t step) {
+  nlohmann::ordered_json object = {
+      {"split", split}, {"loss", found.loss}, {"perplexity", found.perplexity()}};
   if (found.bytes > 0) object["bits_per_byte"] = found.bits_per_byte();
   object["tokens"] = found.tokens;
   for (const TaskMetric& metric : found.metrics) object[metric.name] = metric.value;
@@ -96,20 +102,27 @@ int run(const EvalCommandOptions& options) {
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   const Config& config = loaded.config;
   const std::int64_t length = window_length(config, options.context_length);
-  const Dataset data = data_of(loaded, options.text, length);
+  const Split split = options.split == "train" ? Split::train : Split::val;
+  const Dataset data = data_of(loaded, options.text, split, length);
   Config whole = config;
   whole.run.eval_batches = 0;
   // Longer windows, fewer of them at a time: the memory stays that of training.
   whole.run.batch_size =
       std::max<std::int64_t>(1, config.run.batch_size * config.model.context_length / length);
   whole.model.context_length = length;
-  EvalBatches batches = *validation_batches(whole, data);
+  EvalBatches batches = *evaluation_batches(whole, data, split);
   Workspace workspace;
   const SignalGuard signals;
-  const auto found = evaluate(config, *loaded.model, workspace, batches, [] { return stop_signal() != 0; });
+  ProgressLine progress(inspect_terminal(STDERR_FILENO), "evaluating batch", batches.batches());
+  std::int64_t read = 0;
+  const auto found = evaluate(config, *loaded.model, workspace, batches, [&] {
+    progress.update(read++);
+    return stop_signal() != 0;
+  });
+  progress.erase();
   if (!found) return 128 + stop_signal();
   if (options.json) {
-    write_json(json_of(*found, length, loaded.step));
+    write_json(json_of(*found, options.split, length, loaded.step));
   } else {
     write_out(text_of(*found, loaded.step, head_of(config)));
   }
@@ -127,7 +140,13 @@ void add_eval(CLI::App& app) {
       [options] { return run(*options); });
   add_text(*command, "--run", options->run, "DIR", "The run's directory")->required();
   add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
-  add_text(*command, "--text", options->text, "FILE", "Evaluate the whole of this text instead");
+  CLI::Option* text =
+      add_text(*command, "--text", options->text, "FILE", "Evaluate the whole of this text instead");
+  add_choice(
+      *command, "--split", options->split, {"val", "train"},
+      "Which part of the run's own data; of drawn examples without end the first that training saw, as "
+      "many as the validation split has")
+      ->excludes(text);
   add_number(*command, "--context-length", options->context_length, between(1, 1 << 24),
              "Tokens of a window instead of model.context_length; more than those only for a model whose "
              "positions have no table (rope, alibi, none)");

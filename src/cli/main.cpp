@@ -17,8 +17,9 @@ namespace {
 
 // One line a command.
 constexpr void (*commands[])(CLI::App&) = {
-    add_train,  add_sample,  add_predict,   add_translate, add_eval,     add_curves, add_runs,
-    add_config, add_inspect, add_attention, add_bench,     add_estimate, add_doctor,
+    add_train,    add_sample, add_predict,     add_translate, add_eval,      add_curves,
+    add_runs,     add_sweep,  add_config,      add_inspect,   add_attention, add_bench,
+    add_estimate, add_doctor, add_completions, add_manual,
 };
 
 constexpr const char* footer =
@@ -33,7 +34,7 @@ constexpr const char* footer =
 
 int parse_and_run(int argc, const char* const* argv) {
   CLI::App app("Quern trains Transformers from scratch on the CPU you own.", "quern");
-  app.get_formatter()->column_width(34);
+  app.get_formatter()->column_width(help_column);
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.set_version_flag("--version", version_text, "Print version, commit, processor level and threads");
   app.require_subcommand(0, 1);
@@ -42,7 +43,7 @@ int parse_and_run(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    write_out(app.help());
+    write_out(help_text(app));
     return 0;
   } catch (const CLI::CallForVersion& version) {
     write_out(version.what());
@@ -51,7 +52,7 @@ int parse_and_run(int argc, const char* const* argv) {
     throw usage_error(app, error);
   }
   if (!chosen_command()) {
-    write_out(app.help());
+    write_out(help_text(app));
     return 0;
   }
   const int code = chosen_command()();

@@ -10,7 +10,7 @@
 #include "quern/train/predict.hpp"
 #include "quern/train/session.hpp"
 #include "quern/train/signals.hpp"
-#include "quern/watch/terminal.hpp"
+#include "quern/watch/progress.hpp"
 
 namespace quern::cli {
 
@@ -82,6 +82,7 @@ int predict(const PredictOptions& options) {
   }
   std::istream& in = options.input.empty() ? std::cin : file;
   const Terminal terminal = inspect_terminal(1);
+  ProgressLine progress(inspect_terminal(2), "line", 0);
   const SignalGuard signals;
   std::string line;
   for (std::int64_t number = 1; std::getline(in, line); ++number) {
@@ -89,6 +90,7 @@ int predict(const PredictOptions& options) {
     if (line.size() > max_line_bytes)
       throw Error(ErrorKind::file, "the line has more than 1 MiB", "a text of lines", source.name);
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!terminal.tty) progress.update(number);  // else the answers show how far it has come
     auto found = predictor.predict(line, source, [] { return stop_signal() != 0; });
     if (!found || stop_signal() != 0) return 128 + stop_signal();
     if (static_cast<std::int64_t>(found->answers.size()) > options.n_best)

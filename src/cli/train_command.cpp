@@ -6,18 +6,20 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "command.hpp"
 #include "quern/base/cpu.hpp"
 #include "quern/base/process.hpp"
 #include "quern/base/suggest.hpp"
-#include "quern/data/locate.hpp"
 #include "quern/train/objective.hpp"
 #include "quern/train/session.hpp"
 #include "quern/watch/console.hpp"
 #include "quern/watch/curves.hpp"
 #include "quern/watch/format.hpp"
 #include "quern/watch/jsonl.hpp"
+#include "quern/watch/sample_files.hpp"
+#include "quern/watch/tensorboard.hpp"
 #include "version.hpp"
 
 namespace quern::cli {
@@ -58,11 +60,23 @@ void print_details(const Config& config) {
   std::fputs(harmless(text).c_str(), stderr);
 }
 
+/// Every setting of a run, for TensorBoard's table.
+std::vector<Hyperparameter> settings_of(Config config) {
+  std::vector<Hyperparameter> settings;
+  for (const Field& field : fields_of(config).fields) {
+    const auto value = nlohmann::json::parse(value_text(field));
+    Hyperparameter& setting = settings.emplace_back(field.path, value.dump());
+    if (value.is_boolean()) setting.value = value.get<bool>();
+    if (value.is_number()) setting.value = value.get<double>();
+    if (value.is_string()) setting.value = value.get<std::string>();
+  }
+  return settings;
+}
+
 int run(const TrainOptions& options) {
   TrainRequest request{options.files,  options.sets,      options.run_dir,
                        options.resume, options.overwrite, commit()};
-  if (request.config_files.empty() && request.resume.empty())
-    request.config_files = {(data_directory() / "../configs/toy.json").lexically_normal().string()};
+  if (request.config_files.empty() && request.resume.empty()) request.config_files = {default_config()};
   Files files;
   const Terminal terminal = inspect_terminal(STDERR_FILENO, colour_policy(options.colour).value());
   Descriptor log;
@@ -78,6 +92,9 @@ int run(const TrainOptions& options) {
     if (options.verbose) print_details(config);
     if (options.json) observers.add(std::make_unique<JsonlStream>(STDOUT_FILENO));
     observers.add(std::make_unique<Console>(console));
+    observers.add(std::make_unique<SampleFiles>(files, run_dir / "samples"));
+    if (config.watch.tensorboard)
+      observers.add(std::make_unique<TensorBoard>(files, run_dir / "tb", settings_of(config)));
     log.open(run_dir / "log.txt");  // the same lines without a terminal's manners
     console.terminal = {log.fd(), false, false, true, false, 80};
     console.quiet = false;

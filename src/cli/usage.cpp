@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -81,7 +82,32 @@ std::optional<Error> option_error(const CLI::App& command, const std::string& co
   return Error(ErrorKind::config, name + " needs a value: " + usage_of(option), help);
 }
 
+/// A line of two columns, or of one, in lines of help_width columns.
+std::string wrapped(const std::string& line) {
+  const bool two = line.starts_with("  ") && line.size() > help_column && line[help_column - 1] == ' ';
+  const std::string indent(two ? help_column : std::min(line.find_first_not_of(' '), help_column), ' ');
+  std::string out, rest = line;
+  while (rest.size() > help_width) {
+    const std::size_t blank = rest.rfind(' ', help_width);
+    if (blank == std::string::npos || blank <= indent.size()) break;  // a word that is too long
+    out += rest.substr(0, blank) + "\n";
+    rest = indent + rest.substr(blank + 1);
+  }
+  return out + rest + "\n";
+}
+
 }  // namespace
+
+std::string help_text(const CLI::App& app) {
+  std::istringstream lines(app.help());
+  std::string text;
+  bool examples = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(' ')) examples = line == "Examples:";
+    text += examples ? line + "\n" : wrapped(line);
+  }
+  return text;
+}
 
 Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string name;

@@ -142,17 +142,19 @@ Batch ExampleSampler::batch(std::int64_t step, std::int64_t i) {
   });
 }
 
-ExampleEvaluation::ExampleEvaluation(const Examples& examples, std::int64_t batch_size, std::int64_t batches,
-                                     std::int64_t context_length)
+ExampleEvaluation::ExampleEvaluation(const Examples& examples, Split split, std::int64_t batch_size,
+                                     std::int64_t batches, std::int64_t context_length)
     : examples_(&examples),
+      split_(split),
       batch_size_(batch_size),
-      rows_(batches == 0 ? examples.held_out : std::min(examples.held_out, batches * batch_size)),
+      rows_(batches == 0 ? examples.evaluated(split)
+                         : std::min(examples.evaluated(split), batches * batch_size)),
       buffer_(context_length) {}
 
 Batch ExampleEvaluation::batch(std::int64_t i) {
   const std::int64_t first = i * batch_size_, rows = std::min(batch_size_, rows_ - first);
   return buffer_.gather(examples_->kind, rows, first,
-                        [&](std::int64_t r, Example& to) { examples_->get(Split::val, first + r, to); });
+                        [&](std::int64_t r, Example& to) { examples_->get(split_, first + r, to); });
 }
 
 }  // namespace quern

@@ -64,4 +64,27 @@ void activation_backward(Tensor dpre, Tensor y, Tensor dy, Tensor pre, Activatio
   });
 }
 
+void tanh_forward(Tensor y, Tensor x) {
+  QUERN_CHECK(y && x && y.type == x.type);
+  const std::int64_t rows = y.rows(), cols = y.last();
+  const Rows out = rows_of_any(y, rows, cols), in = rows_of_any(x, rows, cols);
+  for_stretches(rows, cols, y.contiguous() && x.contiguous(),
+                [&](std::int64_t r, std::int64_t begin, std::int64_t end) {
+                  level().map({from_row(out, r), from_row(in, r), {}, Function::tanh}, begin, end);
+                });
+}
+
+void tanh_backward(Sink dx, Tensor dy, Tensor y) {
+  if (!dx) return;
+  QUERN_CHECK(dy && y && dy.type == y.type);
+  const std::int64_t rows = y.rows(), cols = y.last();
+  const Rows to = rows_of_any(dx.to, rows, cols), grad = rows_of_any(dy, rows, cols),
+             out = rows_of_any(y, rows, cols);
+  for_stretches(
+      rows, cols, dx.to.contiguous() && dy.contiguous() && y.contiguous(),
+      [&](std::int64_t r, std::int64_t begin, std::int64_t end) {
+        level().tanh_backward({from_row(to, r), from_row(grad, r), from_row(out, r), dx.beta}, begin, end);
+      });
+}
+
 }  // namespace quern

@@ -49,6 +49,12 @@ struct MapBackward {
   Function function;
 };
 
+/// dx = dy * (1 - y^2) + beta * dx
+struct TanhBackward {
+  Rows dx, dy, y;  // dx of either type, the others of one
+  float beta;
+};
+
 /// to = dropout(x) + beta * to
 struct Drop {
   Rows to, x;  // (R,C), each of either type
@@ -158,12 +164,13 @@ struct FewRows {
 }  // namespace quern::kernels
 
 /// [begin, end) are rows, except: channels for embedding_backward; elements of row 0 for map, map_backward,
-/// fill and add_scaled; columns of y for few_rows; elements for those on plain pointers.
+/// tanh_backward, fill and add_scaled; columns of y for few_rows; elements for those on plain pointers.
 #define QUERN_LEVEL_ROW_KERNELS(X)                                                \
   X(norm_forward, (const NormForward& a, int64_t begin, int64_t end))             \
   X(norm_backward, (const NormBackward& a, int64_t begin, int64_t end))           \
   X(map, (const Map& a, int64_t begin, int64_t end))                              \
   X(map_backward, (const MapBackward& a, int64_t begin, int64_t end))             \
+  X(tanh_backward, (const TanhBackward& a, int64_t begin, int64_t end))           \
   X(drop, (const Drop& a, int64_t begin, int64_t end))                            \
   X(rotary_forward, (const Rotary& a, int64_t begin, int64_t end))                \
   X(rotary_backward, (const RotaryBackward& a, int64_t begin, int64_t end))       \

@@ -19,6 +19,7 @@ Var stored(Tape& tape, const Tensor& to, Var from, bool first) {
 RecurrentTranslator::Additive::Additive(const Scope& scope, std::int64_t C)
     : keys(scope / "keys", C, C, false, recurrent_init(C)),
       input(scope / "input", C, 3 * C, true, recurrent_init(C), {C, C, C}, recurrent_init(C)),
+      start(scope / "start", C / 2, C, false, recurrent_init(C / 2)),
       w_query((scope / "query").matrix("weight", C, C, recurrent_init(C))),
       v((scope / "score").vector("weight", C, recurrent_init(C))),
       w_context((scope / "context").matrix("weight", 3 * C, C, recurrent_init(C), {C, C, C})),
@@ -65,13 +66,20 @@ Var RecurrentTranslator::encode(Tape& tape, Tokens source) const {
 
 Var RecurrentTranslator::ask(Tape& tape, Var x, const Memory& memory, KVCache* cache) const {
   const Additive& a = *additive;
-  Var keys, states = memory.states;
+  Var keys, states = memory.states, start;
   RecurrentState state;
+  const bool first = cache == nullptr || cache->memory(0)->length == 0;
+  if (first) {
+    const std::int64_t half = states.dim(2) / 2;
+    const Var both = first_position(tape, states);    // (B,C)
+    tape.columns(both, 0, half);                      // parts tile their owner: nobody reads this one
+    const Var back = tape.columns(both, half, half);  // (B,C/2)
+    start = tanh(tape, a.start(tape, back));          // (B,C)
+  }
   if (cache == nullptr) {
     keys = a.keys(tape, states);
   } else {
     LayerCache &own = *cache->layer(0), &held = *cache->memory(0);
-    const bool first = held.length == 0;
     keys = stored(tape, held.keys, first ? a.keys(tape, states) : Var(), first);
     states = stored(tape, held.values, states, first);
     held.length = held.keys.dim[1];
@@ -82,7 +90,7 @@ Var RecurrentTranslator::ask(Tape& tape, Var x, const Memory& memory, KVCache* c
   const bool shows = memory.probe != nullptr;
   if (shows) weights.resize(static_cast<std::size_t>(x.dim(0) * x.dim(1) * keys.dim(1)));
   const auto [out, contexts] =
-      attention_gru(tape, a.input(tape, x), keys, states, Var(),
+      attention_gru(tape, a.input(tape, x), keys, states, start,
                     {var(a.w_query), var(a.v), var(a.w_context), var(a.w_hidden), var(a.b_hidden)},
                     memory.lengths, state, shows ? weights.data() : nullptr);
   if (shows) memory.probe->found.push_back({0, 0, std::move(weights)});
@@ -100,7 +108,7 @@ Var RecurrentTranslator::decode(Tape& tape, Tokens ids, const Memory& memory, KV
   context.probe = memory.probe;
   const Var got =
       (*attention)(tape, x, memory.states, context, cache != nullptr ? cache->memory(0) : nullptr);
-  return readout(tape, concatenate(tape, x, got));
+  return tanh(tape, readout(tape, concatenate(tape, x, got)));
 }
 
 }  // namespace quern

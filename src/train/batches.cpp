@@ -38,19 +38,19 @@ Batch EvalBatches::batch(std::int64_t i) {
   return std::visit([i](auto& of) { return of.batch(i); }, of_);
 }
 
-EvalWindows validation_windows(const Config& config, const Dataset& data) {
-  return EvalWindows(data.corpus->val(), data.tokenizer,
+EvalWindows evaluation_windows(const Config& config, const Dataset& data, Split split) {
+  return EvalWindows(split == Split::val ? data.corpus->val() : data.corpus->train(), data.tokenizer,
                      {config.model.context_length, config.data.eval_stride, config.run.batch_size,
                       config.run.eval_batches, masking_of(config, data.tokenizer)});
 }
 
-std::optional<EvalBatches> validation_batches(const Config& config, const Dataset& data) {
-  if (data.val_size() == 0) return std::nullopt;
+std::optional<EvalBatches> evaluation_batches(const Config& config, const Dataset& data, Split split) {
+  if (data.size(split) == 0) return std::nullopt;
   const RunConfig& run = config.run;
   if (!data.corpus)
-    return EvalBatches(
-        ExampleEvaluation(*data.examples, run.batch_size, run.eval_batches, config.model.context_length));
-  return EvalBatches(validation_windows(config, data));
+    return EvalBatches(ExampleEvaluation(*data.examples, split, run.batch_size, run.eval_batches,
+                                         config.model.context_length));
+  return EvalBatches(evaluation_windows(config, data, split));
 }
 
 Input input_of(const Batch& batch) {

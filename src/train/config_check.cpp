@@ -206,6 +206,9 @@ class Checks {
     if (interval > 0 && framing_of(config) != Framing::stream)
       no_effect("watch.sample_interval", std::to_string(interval), "model.architecture",
                 enum_name(config.model.architecture), "decoder");
+    if (config.watch.histogram_interval > 0 && !config.watch.tensorboard)
+      no_effect("watch.histogram_interval", std::to_string(config.watch.histogram_interval),
+                "watch.tensorboard", "false", "true");
   }
 
   /// What only some tasks have.

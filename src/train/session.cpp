@@ -56,7 +56,7 @@ void use_threads(const RunConfig& run) {
 
 /// Refuses what does not fit into memory.
 void check_memory(const Config& config, const Dataset& data) {
-  const auto batches = validation_batches(config, data);
+  const auto batches = evaluation_batches(config, data);
   require_memory(config, batches ? batches->rows() : 0);
 }
 
@@ -198,7 +198,7 @@ void note_documents(const Config& config, const Dataset& data, std::vector<std::
 
 /// What a masked language model must beat, said beside its own accuracy.
 std::string baselines(const Config& config, const Dataset& data) {
-  EvalWindows windows = validation_windows(config, data);
+  EvalWindows windows = evaluation_windows(config, data);
   const MaskedBaselines found = masked_baselines(data.corpus->train(), windows, data.tokenizer.vocab_size());
   return "accuracy without a model: " + fixed(found.unigram, 4) + " by the most frequent token, " +
          fixed(found.bigram, 4) + " by the most frequent one behind its neighbour";

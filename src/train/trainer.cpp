@@ -35,7 +35,7 @@ Trainer::Trainer(const Config& config, const Dataset& data, Model& model, Checkp
       observers_(observers),
       tracer_(tracer),
       batches_(config, data),
-      validation_(validation_batches(config, data)),
+      validation_(evaluation_batches(config, data)),
       save_seconds_(guessed_save_seconds(model.parameters())) {}
 
 double Trainer::seconds() const {
@@ -90,6 +90,7 @@ void Trainer::step() {
   event.phases = result.phases;
   event.rss = resident_bytes();
   observers_.on_step(event);
+  if (every(config_.watch.histogram_interval, progress_.step)) tell_distributions();
 }
 
 bool Trainer::save_due() const {
@@ -151,6 +152,15 @@ void Trainer::sample_now() {
       model_, data_.tokenizer, prompt, options, [&](std::string_view piece) { sample.text += piece; },
       [] { return stop_signal() != 0; });
   observers_.on_sample(sample);
+}
+
+void Trainer::tell_distributions() {
+  for (const Parameter& p : model_.parameters().all()) {
+    const auto size = static_cast<std::size_t>(p.size());
+    DistributionEvent event{progress_.step, p.name, histogram_of({p.slot.value.f32(), size}), {}};
+    if (!p.fixed) event.gradients = histogram_of({p.slot.grad.f32(), size});
+    observers_.on_distribution(event);
+  }
 }
 
 void Trainer::tell(const std::string& text) {

@@ -39,6 +39,9 @@ void Observers::on_checkpoint(const CheckpointEvent& event) {
   forward(&Observer::on_checkpoint, event, event.step);
 }
 void Observers::on_sample(const SampleEvent& event) { forward(&Observer::on_sample, event, event.step); }
+void Observers::on_distribution(const DistributionEvent& event) {
+  forward(&Observer::on_distribution, event, event.step);
+}
 void Observers::on_anomaly(const AnomalyEvent& event) { forward(&Observer::on_anomaly, event, event.step); }
 void Observers::on_note(const NoteEvent& event) { forward(&Observer::on_note, event, event.step); }
 void Observers::on_end(const EndEvent& event) { forward(&Observer::on_end, event, event.step); }

@@ -247,6 +247,21 @@ TEST_CASE("first_position's and concatenate's gradients by dual numbers, first w
       });
 }
 
+TEST_CASE("tanh's gradient by dual numbers, of rows and of sequences, a first writer and a second one") {
+  check_gradients(
+      {normal(3 * 5, 1)}, {{3, 5}}, [](Tape& t, const std::vector<Var>& v) { return tanh(t, v[0]); },
+      [](const std::vector<Numbers<Dual>>& v) { return reference::tanh_of(v[0]); });
+  check_gradients(
+      {normal(2 * 3 * 2, 1)}, {{2, 3, 2}},
+      [](Tape& t, const std::vector<Var>& v) {
+        return concatenate(t, tanh(t, v[0]), tanh(t, tanh(t, v[0])));
+      },
+      [](const std::vector<Numbers<Dual>>& v) {
+        const auto once = reference::tanh_of(v[0]);
+        return reference::concatenate(once, reference::tanh_of(once), 2, 2);
+      });
+}
+
 TEST_CASE("squared_error: the sum, and 2 (y - v) / normaliser as its gradient") {
   std::vector<float> y = {1, -2, 0.5F};
   const std::vector<float> values = {0, 1, 0.5F};

@@ -78,6 +78,11 @@ TEST_CASE("an evaluation tells the task's metrics") {
   CHECK(of("copy").contains("exact_match"));
   CHECK(of("parity").contains("macro_f1"));
   CHECK(!of("text").contains("accuracy"));
+  const auto seen = nlohmann::json::parse(
+      run({"eval", "--run", (f.directory / "copy").string(), "--split", "train", "--json"}, f.output).out);
+  CHECK(seen.at("split") == "train");
+  CHECK(seen.at("tokens") == of("copy").at("tokens"));
+  CHECK(seen.at("loss") != of("copy").at("loss"));
 }
 
 TEST_CASE("what cannot be answered is one clear message") {

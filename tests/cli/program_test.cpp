@@ -204,6 +204,26 @@ TEST_CASE("help and version go to stdout") {
     CHECK(has(version.out, word));
 }
 
+TEST_CASE("help pages fit into 80 columns, but for examples, which can be copied whole") {
+  const TemporaryDirectory directory;
+  for (const std::string command :
+       {"", "train", "sample", "predict", "translate", "eval", "curves", "runs", "sweep", "config", "inspect",
+        "attention", "bench", "estimate", "doctor", "completions", "manual"}) {
+    std::istringstream lines(run(command.empty() ? std::vector<std::string>{"--help"}
+                                                 : std::vector{command, std::string("--help")},
+                                 directory)
+                                 .out);
+    bool examples = false;
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      if (!line.starts_with(' ')) examples = line == "Examples:";
+      CAPTURE(command, line);
+      CHECK((examples || line.size() <= 80));
+    }
+    CHECK(count > 5);
+  }
+}
+
 TEST_CASE("numbers that are not finite: exit 5 before the update") {
   const TemporaryDirectory directory;
   const Outcome o = train(directory, {"optim.learning_rate=1e6", "optim.grad_clip=0", "run.max_steps=1000",

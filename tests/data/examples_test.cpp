@@ -123,13 +123,22 @@ TEST_CASE("an example that alone has too many tokens is refused") {
 
 TEST_CASE("an evaluation takes the held-out examples in order, or some batches of them") {
   const Examples examples = some_examples(0, 5);
-  ExampleEvaluation whole(examples, 2, 0, 16);
+  ExampleEvaluation whole(examples, Split::val, 2, 0, 16);
   CHECK(whole.batches() == 3);
   CHECK(whole.rows() == 5);
   CHECK(ids_of(whole.batch(2)) == std::vector<std::int32_t>{1004});
-  ExampleEvaluation some(examples, 2, 1, 16);
+  ExampleEvaluation some(examples, Split::val, 2, 1, 16);
   CHECK(some.rows() == 2);
   CHECK(ids_of(some.batch(0)) == std::vector<std::int32_t>{1000, 1001});
+}
+
+TEST_CASE("an evaluation of the training split takes it whole, or as many as are held out of one without end") {
+  const Examples all = some_examples(7, 5), endless = some_examples(0, 5);
+  ExampleEvaluation whole(all, Split::train, 4, 0, 16), first(endless, Split::train, 4, 0, 16);
+  CHECK(whole.rows() == 7);
+  CHECK(ids_of(whole.batch(1)) == std::vector<std::int32_t>{4, 5, 6});
+  CHECK(first.rows() == 5);
+  CHECK(ids_of(first.batch(1)) == std::vector<std::int32_t>{4});
 }
 
 }  // namespace

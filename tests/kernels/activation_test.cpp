@@ -104,6 +104,47 @@ TEST_CASE("activation backward against dual numbers, with and without y", "[acti
   }
 }
 
+TEST_CASE("tanh against dual numbers, overwriting and adding, in place, on columns of a wider tensor",
+          "[activation]") {
+  for (const std::int64_t n : {1, 17, 64, 513}) {
+    auto x = normal(2 * n, 1, 2), dy = normal(2 * n, 2), y = poison(2 * n), dx = poison(2 * n);
+    std::vector<double> value, wanted, added;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Dual f = reference::tanh(Dual(double(x[i]), 1));
+      value.push_back(f.value);
+      wanted.push_back(f.slope * double(dy[i]));
+      added.push_back(wanted.back() + double(x[i]));
+    }
+    const Tensor X(x.data(), {2, n}), Y(y.data(), {2, n}), D(dy.data(), {2, n});
+    tanh_forward(Y, X);
+    tanh_backward({{dx.data(), {2, n}}, 0}, D, Y);
+    CHECK(relative_error(y, value, 1) < 3e-7);    // 2 ulp
+    CHECK(relative_error(dx, wanted, 1) < 1e-6);  // 1 - y^2 has twice y's error, and three roundings
+    auto wide = normal(2 * (n + 5), 3);
+    const auto before = wide;
+    const Tensor part = Tensor(wide.data(), {2, n + 5}).columns(2, n);
+    tanh_backward({part, 0}, D, Y);
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      const std::size_t r = i / std::size_t(n + 5), c = i % std::size_t(n + 5);
+      const bool inside = c >= 2 && c < std::size_t(n) + 2;
+      CHECK(wide[i] == (inside ? dx[r * std::size_t(n) + c - 2] : before[i]));
+    }
+    tanh_backward({X, 1}, D, Y);
+    CHECK(relative_error(x, added, 1) < 1e-6);
+    tanh_backward({D, 0}, D, Y);
+    CHECK(dy == dx);
+    tanh_backward({}, D, Y);
+  }
+  const auto x = normal(100'003, 5, 3);
+  CHECK(same_on_two_threads([&] {
+    auto y = x, dx = x;
+    const Tensor Y(y.data(), {1, 100'003});
+    tanh_forward(Y, Y);
+    tanh_backward({{dx.data(), {1, 100'003}}, 1}, Y, Y);
+    return dx;
+  }));
+}
+
 TEST_CASE("gated activations against dual numbers, forward and backward", "[activation]") {
   for (const Activation kind : {Activation::swiglu, Activation::geglu})
     for (const std::int64_t F : {1, 17, 64, 513}) {

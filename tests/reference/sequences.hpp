@@ -1,6 +1,7 @@
-// Operations on whole sequences: mixtures of their rows, their first rows, two side by side.
+// Operations on whole sequences: mixtures of their rows, their first rows, two side by side, tanh.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -39,6 +40,15 @@ std::vector<T> concatenate(const std::vector<T>& a, const std::vector<T>& b, std
     for (std::size_t c = 0; c < M; ++c) y.push_back(a[r * M + c]);
     for (std::size_t c = 0; c < N; ++c) y.push_back(b[r * N + c]);
   }
+  return y;
+}
+
+/// tanh of each number.
+template <class T>
+std::vector<T> tanh_of(const std::vector<T>& x) {
+  using std::tanh;
+  std::vector<T> y;
+  for (const T& number : x) y.push_back(tanh(number));
   return y;
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("an evaluation hides the same tokens each time, training others each s
   Config config = config_of(Architecture::encoder, TaskKind::text);
   const Dataset data = load_dataset(config.data, data_shape(config));
   config = settled(config, data);
-  auto validation = *validation_batches(config, data);
+  auto validation = *evaluation_batches(config, data);
   const auto targets = [&](const Batch& batch) {
     return std::vector<std::int32_t>(batch.targets, batch.targets + batch.rows * batch.length);
   };

@@ -344,5 +344,6 @@ TEST_CASE("what a resume may change") {
     if (may_change_at_resume(field.path)) free += field.path + " ";
   CHECK(free ==
         "run.max_steps run.threads run.eval_interval run.checkpoint_interval run.keep_checkpoints "
-        "watch.log_interval watch.sample_interval watch.sample_prompt watch.sample_tokens ");
+        "watch.log_interval watch.sample_interval watch.sample_prompt watch.sample_tokens watch.tensorboard "
+        "watch.histogram_interval ");
 }

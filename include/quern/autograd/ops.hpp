@@ -104,6 +104,9 @@ Var head_products(Tape& tape, Var x, Var w, std::int64_t heads);
 ///   dx(b, :n) = e(:, :n)ᵀ dy(b),  de(:, :n) = sum_b dy(b) x(b, :n)ᵀ
 Var sequence_projection(Tape& tape, Var x, Var e, const std::int32_t* lengths = nullptr);
 
+/// tanh(x)  // (…,C). kernels/activation.hpp. Saves the result.
+Var tanh(Tape& tape, Var x);
+
 /// [a, b] along the last axis  // (B,T,M+N); a (B,T,M), b (B,T,N), of one type.
 Var concatenate(Tape& tape, Var a, Var b);
 

@@ -180,6 +180,9 @@ std::string type_text(const Field& field);
 /// The fields as pretty JSON, sections in order, with a final newline.
 std::string to_json(const FieldList& list);
 
+/// The same with a comment over each field: its meaning and type, in lines of at most `width` columns.
+std::string commented_json(const FieldList& list, std::size_t width);
+
 /// JSON Schema draft-07 of the list, whose values are the defaults: additionalProperties false everywhere;
 /// "$schema" allowed at the root.
 std::string json_schema(const FieldList& list, std::string_view title);

@@ -41,6 +41,11 @@ struct Dataset {
   /// What the training split holds: tokens of a text, else examples, 0 without end; and the validation split.
   std::int64_t train_size() const { return corpus ? corpus->train().size() : examples->train; }
   std::int64_t val_size() const { return corpus ? corpus->val().size() : examples->held_out; }
+  /// What an evaluation of a split takes.
+  std::int64_t size(Split split) const {
+    if (split == Split::val) return val_size();
+    return corpus ? corpus->train().size() : examples->evaluated(split);
+  }
 };
 
 /// The rows of questions and answers.

@@ -42,6 +42,8 @@ struct Examples {
   RowKind kind = RowKind::classes;
   std::int64_t train = 0;     // how many there are to learn from; 0: without end
   std::int64_t held_out = 0;  // how many an evaluation takes
+  /// How many an evaluation of a split takes: all, or of those without end as many as of the held-out ones.
+  std::int64_t evaluated(Split split) const { return split == Split::train && train > 0 ? train : held_out; }
   std::function<void(Split, std::int64_t index, Example& to)> get;
   std::function<std::int64_t(std::int64_t index)> length;  // tokens of a training example, both sides, when
                                                            // train is not 0
@@ -112,10 +114,10 @@ class ExampleSampler {
   std::int64_t epoch_ = -1;
 };
 
-/// The examples of an evaluation: the held-out ones in order, or `batches` batches of them.
+/// The examples of an evaluation: those of a split in order, or `batches` batches of them.
 class ExampleEvaluation {
  public:
-  ExampleEvaluation(const Examples& examples, std::int64_t batch_size, std::int64_t batches,
+  ExampleEvaluation(const Examples& examples, Split split, std::int64_t batch_size, std::int64_t batches,
                     std::int64_t context_length);
 
   std::int64_t rows() const { return rows_; }
@@ -124,6 +126,7 @@ class ExampleEvaluation {
 
  private:
   const Examples* examples_;
+  Split split_;
   std::int64_t batch_size_, rows_;
   ExampleBuffer buffer_;
 };

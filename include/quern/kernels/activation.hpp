@@ -1,4 +1,4 @@
-// The feed-forward's activations, element by element, on tensors of one type (f32 or bf16), computed in f32.
+// Activations, the feed-forward's and tanh, element by element, on tensors of one type (f32 or bf16), computed in f32.
 // Rows may lie apart (a row stride), columns not.
 #pragma once
 
@@ -42,5 +42,12 @@ void activation_forward(Tensor y, Tensor pre, Activation activation);
 /// dpre may be dy's own buffer when there is no gate, y may be dy's or, without a gate and when dpre is not
 /// dy's, pre's.  // y, dy (R,F); dpre, pre (R,F) or (R,2F)
 void activation_backward(Tensor dpre, Tensor y, Tensor dy, Tensor pre, Activation activation);
+
+/// y = tanh(x); y may be x's own buffer.  // (R,C), of one type
+void tanh_forward(Tensor y, Tensor x);
+
+/// dx = dy * (1 - y^2) + beta * dx, from what forward wrote; dx may be dy's own buffer. An empty sink is
+/// skipped.  // (R,C); dy and y of one type
+void tanh_backward(Sink dx, Tensor dy, Tensor y);
 
 }  // namespace quern

@@ -13,9 +13,12 @@ namespace quern {
 /// The recurrent network that reads and writes: a bidirectional encoder (Schuster & Paliwal 1997), whose
 /// layers take half of the width each way, and a decoder that asks the encoder's output, its memory, at every
 /// step.
-///   additive scores      a GRU asks before its step, with the state before (Bahdanau et al. 2014, 1409.0473)
+///   additive scores      a GRU asks before its step, with the state before (Bahdanau et al. 2014,
+///   1409.0473);
+///                        it starts from what the encoder's way back came to, tanh(W_s h) (A.2.2)
 ///   the other scores     recurrent layers, then attention with their output (Luong et al. 2015, 1508.04025)
-/// What comes out is a linear layer of the state and of what it got from the memory, side by side.
+/// What comes out is a linear layer of the state and of what it got from the memory, side by side; Luong's
+/// puts tanh over it (section 3, equation 5).
 struct RecurrentTranslator {
   std::string path, embedding_path;
   Parameter* tokens;  // (V,C), of both sides
@@ -25,7 +28,7 @@ struct RecurrentTranslator {
   std::vector<BothWays> encoder;
   /// Bahdanau's decoder.
   struct Additive {
-    Linear keys, input;                                        // (C,C), (3C,C)
+    Linear keys, input, start;                                 // (C,C), (3C,C), (C,C/2)
     Parameter *w_query, *v, *w_context, *w_hidden, *b_hidden;  // (C,C), (C), (3C,C), (3C,C), (3C)
 
     Additive(const Scope& scope, std::int64_t width);

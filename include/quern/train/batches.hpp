@@ -44,11 +44,13 @@ class EvalBatches {
   std::variant<EvalWindows, ExampleEvaluation> of_;
 };
 
-/// The windows over a text's validation split, which is not empty.
-EvalWindows validation_windows(const Config& config, const Dataset& data);
+/// The windows over a split of a text, which is not empty.
+EvalWindows evaluation_windows(const Config& config, const Dataset& data, Split split = Split::val);
 
-/// What a run evaluates: its validation split; nothing when it has none. Keeps a view of the data.
-std::optional<EvalBatches> validation_batches(const Config& config, const Dataset& data);
+/// The batches over a split; nothing when it is empty. Of examples without end as many as the validation
+/// split has, the first that training sees. Keeps a view of the data.
+std::optional<EvalBatches> evaluation_batches(const Config& config, const Dataset& data,
+                                              Split split = Split::val);
 
 /// A batch as a model reads it, and its targets.
 Input input_of(const Batch& batch);

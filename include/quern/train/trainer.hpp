@@ -62,6 +62,7 @@ class Trainer {
   bool evaluation_due() const;
   void sample_now();
   void end(const char* status);
+  void tell_distributions();
   void tell(const std::string& text);
   nlohmann::json state();
   double seconds() const;  // since this object was made

@@ -2,8 +2,9 @@
 // Observers list and nothing else; an observer knows these structs and nothing of the trainer.
 //
 // The order of a process's calls: on_start (a new run) or on_resume (a continued one), then any number of
-// on_step, on_eval, on_checkpoint, on_sample, on_anomaly and on_note, then on_end. Steps count from 1; an
-// evaluation or checkpoint of step s speaks of the weights after s updates, so step 0 is the initial model.
+// on_step, on_eval, on_checkpoint, on_sample, on_distribution, on_anomaly and on_note, then on_end. Steps
+// count from 1; an evaluation or checkpoint of step s speaks of the weights after s updates, so step 0 is the
+// initial model.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "quern/watch/histogram.hpp"
 
 namespace quern {
 
@@ -98,6 +101,13 @@ struct SampleEvent {
   std::string prompt, text;  // what it was given, and how it went on
 };
 
+/// How the numbers of one parameter lie after a step.
+struct DistributionEvent {
+  std::int64_t step = 0;
+  std::string tensor;
+  Histogram values, gradients;  // after the update; of the step, before clipping
+};
+
 /// A step whose numbers are not what they should be.
 struct AnomalyEvent {
   std::int64_t step = 0;
@@ -140,6 +150,7 @@ class Observer {
   virtual void on_eval(const EvalEvent&) {}
   virtual void on_checkpoint(const CheckpointEvent&) {}
   virtual void on_sample(const SampleEvent&) {}
+  virtual void on_distribution(const DistributionEvent&) {}
   virtual void on_anomaly(const AnomalyEvent&) {}
   virtual void on_note(const NoteEvent&) {}
   virtual void on_end(const EndEvent&) {}
@@ -160,6 +171,7 @@ class Observers final : public Observer {
   void on_eval(const EvalEvent& event) override;
   void on_checkpoint(const CheckpointEvent& event) override;
   void on_sample(const SampleEvent& event) override;
+  void on_distribution(const DistributionEvent& event) override;
   void on_anomaly(const AnomalyEvent& event) override;
   void on_note(const NoteEvent& event) override;
   void on_end(const EndEvent& event) override;

@@ -112,6 +112,16 @@ void map_backward_of(const MapBackward& a, int64_t begin, int64_t end) {
   }
 }
 
+template <class To, class From>
+void tanh_backward_as(const TanhBackward& a, int64_t begin, int64_t end) {
+  To* dx = at<To>(a.dx, 0);
+  const From *dy = at<From>(a.dy, 0), *y = at<From>(a.y, 0);
+  columns(begin, end, [&](int64_t j, int64_t k) QUERN_LAMBDA {
+    const vf t = load_n(y + j, k);
+    sink_n(dx + j, load_n(dy + j, k) * (1.0F - t * t), a.beta, k);
+  });
+}
+
 }  // namespace
 
 void map(const Map& a, int64_t begin, int64_t end) {
@@ -122,6 +132,13 @@ void map(const Map& a, int64_t begin, int64_t end) {
 void map_backward(const MapBackward& a, int64_t begin, int64_t end) {
   if (a.x.half) return map_backward_of<uint16_t>(a, begin, end);
   map_backward_of<float>(a, begin, end);
+}
+
+void tanh_backward(const TanhBackward& a, int64_t begin, int64_t end) {
+  if (a.dx.half && a.y.half) return tanh_backward_as<uint16_t, uint16_t>(a, begin, end);
+  if (a.dx.half) return tanh_backward_as<uint16_t, float>(a, begin, end);
+  if (a.y.half) return tanh_backward_as<float, uint16_t>(a, begin, end);
+  tanh_backward_as<float, float>(a, begin, end);
 }
 
 }  // namespace quern::kernels::QUERN_LEVEL

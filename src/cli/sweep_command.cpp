@@ -1,0 +1,236 @@
+// quern sweep
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "command.hpp"
+#include "quern/base/check.hpp"
+#include "quern/base/cpu.hpp"
+#include "quern/train/run_directory.hpp"
+#include "quern/train/run_list.hpp"
+#include "quern/train/session.hpp"
+#include "quern/train/signals.hpp"
+#include "quern/train/sweep.hpp"
+#include "quern/watch/format.hpp"
+#include "quern/watch/progress.hpp"
+#include "quern/watch/table.hpp"
+#include "run_json.hpp"
+#include "trainers.hpp"
+
+namespace quern::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SweepOptions : ConfigOptions {
+  std::vector<std::string> grid;
+  std::optional<std::int64_t> seeds;
+  std::int64_t jobs = 1;
+  std::string directory;
+  bool json = false;
+};
+
+/// What is to be done, and where.
+struct Plan {
+  std::vector<SweepRun> runs;
+  fs::path directory;
+  std::int64_t threads = 1;  // of each run; 0: as the config says
+};
+
+bool sets_threads(const SweepOptions& options) {
+  const auto is = [](const std::string& text) { return text.starts_with("run.threads="); };
+  return std::any_of(options.sets.begin(), options.sets.end(), is) ||
+         std::any_of(options.grid.begin(), options.grid.end(), is);
+}
+
+std::vector<std::string> joined(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  std::vector<std::string> both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
+
+/// Reads every run's config, so that a mistake in any of them is told before the first starts.
+Plan plan_of(const SweepOptions& options) {
+  std::vector<SweepAxis> axes;
+  for (const std::string& text : options.grid) axes.push_back(sweep_axis(text));
+  Plan plan{sweep_runs(axes, options.seeds.value_or(0)), options.directory};
+  std::string name;
+  std::set<std::string> told;  // of each axis' mistake, once
+  std::string mistakes;
+  for (const SweepRun& run : plan.runs) {
+    try {
+      name = load_config(options.files, joined(options.sets, run.sets)).run.name;
+    } catch (const Error& error) {
+      if (told.insert(format(error)).second) mistakes += (mistakes.empty() ? "" : "\n") + format(error);
+    }
+  }
+  if (!mistakes.empty())
+    throw Error(ErrorKind::config,
+                std::to_string(told.size()) + " of the sweep's configs cannot be run:\n" + mistakes,
+                "nothing was started");
+  if (plan.directory.empty()) plan.directory = fs::path("runs") / (name + "-sweep");
+  if (!sets_threads(options))
+    plan.threads = std::max<std::int64_t>(1, default_threads() / options.jobs);
+  else
+    plan.threads = 0;
+  return plan;
+}
+
+/// The command line that trains a run, or goes on with it.
+std::vector<std::string> words_of(const SweepOptions& options, const Plan& plan, const SweepRun& run) {
+  std::vector<std::string> words = {"train", "--quiet",   "--resume",
+                                    "auto",  "--run-dir", (plan.directory / run.name).string()};
+  for (const std::string& file : options.files) words.insert(words.end(), {"--config", file});
+  for (const std::string& set : joined(options.sets, run.sets)) words.insert(words.end(), {"--set", set});
+  if (plan.threads > 0) words.insert(words.end(), {"--set", "run.threads=" + std::to_string(plan.threads)});
+  return words;
+}
+
+bool is_complete(Files& files, const fs::path& directory) {
+  if (directory_state(files, directory) != DirectoryState::run) return false;
+  const ListedRun run = look_at_run(files, directory);
+  return run.status == "completed" && run.summary && run.summary->max_steps == run.summary->step;
+}
+
+std::string loss_of(const ListedRun& run) {
+  return run.summary && run.summary->best ? fixed(run.summary->best->loss, 4) : "-";
+}
+
+/// Trains what is not complete yet; returns the first failure's exit code, 128 + a signal, or 0.
+int train_all(Files& files, const SweepOptions& options, const Plan& plan) {
+  std::vector<const SweepRun*> waiting;
+  for (const SweepRun& run : plan.runs)
+    if (!is_complete(files, plan.directory / run.name)) waiting.push_back(&run);
+  const auto total = static_cast<std::int64_t>(plan.runs.size());
+  std::int64_t done = total - static_cast<std::int64_t>(waiting.size());
+  if (done > 0) say(grouped(done) + " of " + grouped(total) + " runs are complete already");
+  ProgressLine progress(inspect_terminal(STDERR_FILENO), "runs", total);
+  Trainers trainers;
+  int code = 0;
+  std::size_t next = 0;
+  while (next < waiting.size() || trainers.running() > 0) {
+    const bool stopping = stop_signal() != 0;
+    if (stopping) trainers.stop(stop_signal());
+    while (!stopping && next < waiting.size() && trainers.running() < options.jobs) {
+      trainers.start(waiting[next]->name, words_of(options, plan, *waiting[next]));
+      ++next;
+    }
+    if (stopping && trainers.running() == 0) break;
+    if (const auto ended = trainers.wait()) {
+      ++done;
+      progress.erase();
+      const ListedRun run = look_at_run(files, plan.directory / ended->name);
+      say("[" + grouped(done) + "/" + grouped(total) + "] " + ended->name + ": " +
+          (ended->code == 0 ? "val loss " + loss_of(run)
+                            : run.status + ", exit code " + std::to_string(ended->code)));
+      if (ended->code != 0 && !stopping) say(ended->errors);
+      if (code == 0) code = ended->code;
+    }
+    progress.update(done, std::to_string(trainers.running()) + " running");
+  }
+  return stop_signal() != 0 ? 128 + stop_signal() : code;
+}
+
+/// The settings of a sweep with the losses of their runs, the best first.
+std::vector<SweepResult> results_of(const Plan& plan, const std::vector<ListedRun>& runs) {
+  std::vector<SweepResult> results;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string& setting = plan.runs[i].setting;
+    if (results.empty() || results.back().setting != setting) results.push_back({setting, {}, 0});
+    ++results.back().runs;
+    const auto& summary = runs[i].summary;
+    if (summary && summary->best) results.back().losses.push_back(summary->best->loss);
+  }
+  sort_results(results);
+  return results;
+}
+
+std::string table_of(const std::vector<SweepResult>& results, const Terminal& terminal) {
+  Table table;
+  table.columns = {{"setting", false}, {"runs", true}, {"val loss", true}, {"min", true}, {"max", true}};
+  for (const SweepResult& result : results) {
+    std::vector<std::string> row = {result.setting.empty() ? "(the config)" : result.setting,
+                                    std::to_string(result.losses.size()) + "/" + std::to_string(result.runs),
+                                    "-", "-", "-"};
+    if (!result.losses.empty()) {
+      const auto [low, high] = std::minmax_element(result.losses.begin(), result.losses.end());
+      row[2] = fixed(result.mean(), 4), row[3] = fixed(*low, 4), row[4] = fixed(*high, 4);
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return draw(table, terminal.width, !terminal.utf8);
+}
+
+nlohmann::ordered_json json_of(const Plan& plan, const std::vector<ListedRun>& runs,
+                               const std::vector<SweepResult>& results) {
+  using Json = nlohmann::ordered_json;
+  Json settings = Json::array(), all = Json::array();
+  for (const SweepResult& result : results)
+    settings.push_back({{"setting", result.setting},
+                        {"runs", result.runs},
+                        {"mean_best_val", result.losses.empty() ? Json() : Json(result.mean())},
+                        {"best_val", result.losses}});
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Json run = run_json(runs[i]);
+    run["set"] = plan.runs[i].sets;
+    all.push_back(std::move(run));
+  }
+  return {{"settings", std::move(settings)}, {"runs", std::move(all)}};
+}
+
+int sweep(SweepOptions options) {
+  if (options.files.empty()) options.files = {default_config()};
+  Files files;
+  const Plan plan = plan_of(options);
+  fs::create_directories(plan.directory);
+  say(grouped(static_cast<std::int64_t>(plan.runs.size())) + " runs in " + plan.directory.string() +
+      (plan.threads > 0
+           ? ", " + std::to_string(options.jobs) + " at a time on " + std::to_string(plan.threads) +
+                 (plan.threads == 1 ? " thread each" : " threads each")
+           : ""));
+  const SignalGuard signals;
+  const int code = train_all(files, options, plan);
+  if (code >= 128) {
+    say("stopped; the same command goes on from here");
+    return code;
+  }
+  std::vector<ListedRun> runs;
+  for (const SweepRun& run : plan.runs) runs.push_back(look_at_run(files, plan.directory / run.name));
+  const std::vector<SweepResult> results = results_of(plan, runs);
+  if (options.json) {
+    write_json(json_of(plan, runs, results));
+  } else {
+    write_out(table_of(results, inspect_terminal(STDOUT_FILENO)));
+  }
+  return code;
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app) {
+  const auto options = std::make_shared<SweepOptions>();
+  CLI::App* command =
+      add_command(app, "sweep", "Train every combination of some values, with several seeds each",
+                  {"quern sweep --config configs/tiny.json --grid optim.learning_rate=1e-2,3e-3 --seeds 3",
+                   "quern sweep --grid model.d_model=64,128 --grid model.n_layers=2,4 --jobs 2",
+                   "quern sweep --config my.json --seeds 5 --dir runs/noise --json"},
+                  [options] { return sweep(*options); });
+  add_config_options(*command, *options);
+  command->add_option("--grid", options->grid, "A field and its values; several make every combination")
+      ->type_name("KEY=A,B,…")
+      ->allow_extra_args(false);
+  add_number(*command, "--seeds", options->seeds, between(1, 1000),
+             "Runs of each setting, with run.seed 1 to N (default: one, with the config's seed)");
+  add_number(*command, "--jobs", options->jobs, between(1, 1024),
+             "Runs at a time; the threads are shared out among them");
+  add_text(*command, "--dir", options->directory, "DIR",
+           "Where the runs lie (default: runs/<name>-sweep); what is complete there is not trained again");
+  command->add_flag("--json", options->json, "Print one JSON object instead of the table");
+}
+
+}  // namespace quern::cli

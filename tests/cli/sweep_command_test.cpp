@@ -1,0 +1,66 @@
+#include "cli/runs.hpp"
+
+using namespace quern::test;
+
+namespace {
+
+std::vector<std::string> words(const std::filesystem::path& directory, const std::string& grid) {
+  return {"sweep", "--config", configs + "tiny.json", "--set", "run.max_steps=4", "--grid", grid, "--seeds",
+          "2",     "--dir",    directory.string(),    "--json"};
+}
+
+}  // namespace
+
+TEST_CASE("sweep trains every setting with every seed, and again only what is missing") {
+  const TemporaryDirectory output;
+  const auto place = output / "sweep";
+  const Outcome first = run(words(place, "optim.learning_rate=1e-2,1e-3"), output);
+  CAPTURE(first.err);
+  REQUIRE(first.code == 0);
+  const auto found = nlohmann::json::parse(first.out);
+  REQUIRE(found.at("runs").size() == 4);
+  REQUIRE(found.at("settings").size() == 2);
+  CHECK(found["settings"][0].at("mean_best_val") <= found["settings"][1].at("mean_best_val"));
+  for (const auto& each : found["runs"]) CHECK(each.at("status") == "completed");
+  const auto config =
+      nlohmann::json::parse(get(place / "learning_rate=1e-3,seed=2" / "config.resolved.json"));
+  CHECK(config.at("optim").at("learning_rate") == 1e-3);
+  CHECK(config.at("run").at("seed") == 2);
+  CHECK(has(first.err, "[4/4]"));
+
+  std::filesystem::remove_all(place / "learning_rate=1e-2,seed=1");
+  const std::string untouched = get(place / "learning_rate=1e-3,seed=2" / "metrics.jsonl");
+  const Outcome again = run(words(place, "optim.learning_rate=1e-2,1e-3"), output);
+  CHECK(again.code == 0);
+  CHECK(has(again.err, "3 of 4 runs are complete already"));
+  CHECK(nlohmann::json::parse(again.out).at("settings") == found["settings"]);
+  CHECK(get(place / "learning_rate=1e-3,seed=2" / "metrics.jsonl") == untouched);
+}
+
+TEST_CASE("a sweep tells mistakes of any combination before the first run, and failures behind the others") {
+  const TemporaryDirectory output;
+  const Outcome wrong = run(words(output / "sweep", "model.d_model=64,65"), output);
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "not divisible by model.n_heads"));
+  CHECK_FALSE(std::filesystem::exists(output / "sweep"));
+
+  const Outcome diverges = run(words(output / "wild", "optim.learning_rate=1e6,1e-3"), output);
+  CHECK(diverges.code == 5);
+  CHECK(has(diverges.err, "not finite"));
+  const auto found = nlohmann::json::parse(diverges.out);
+  CHECK(found["settings"][0].at("setting") == "learning_rate=1e-3");
+}
+
+TEST_CASE("an interrupted sweep stops its runs, which save, and goes on from there") {
+  const TemporaryDirectory output;
+  auto line = words(output / "sweep", "optim.learning_rate=1e-3");
+  line[4] = "run.max_steps=2000";
+  Program program(line, output);
+  const auto metrics = output / "sweep" / "learning_rate=1e-3,seed=1" / "metrics.jsonl";
+  REQUIRE(wait_until(program, [&] { return has(get(metrics), "\"step\":20,"); }));
+  ::kill(program.pid(), SIGINT);
+  const Outcome stopped = program.wait();
+  CHECK(stopped.code == 130);
+  CHECK(has(stopped.err, "the same command goes on"));
+  CHECK(has(get(metrics), "\"interrupted\""));
+}
