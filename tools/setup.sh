@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Quern is built with, those that are missing alone. Works as root or with sudo.
+# Installs the Debian packages that Quern is built with, those that are missing alone; `tools/setup.sh test` those of
+# its tests too. Works as root or with sudo.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libdnnl-dev libpng-dev nlohmann-json3-dev libcli11-dev catch2)
+packages=(g++ cmake ninja-build libdnnl-dev libpng-dev nlohmann-json3-dev libcli11-dev libjs-chart.js catch2)
+[ "${1:-}" != test ] || packages+=(python3 chromium chromium-driver)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

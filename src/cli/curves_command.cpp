@@ -6,6 +6,7 @@
 #include "command.hpp"
 #include "quern/base/check.hpp"
 #include "quern/watch/curves.hpp"
+#include "quern/watch/curves_csv.hpp"
 
 namespace quern::cli {
 
@@ -16,9 +17,14 @@ struct CurvesOptions {
   std::string metric = "loss", x = "step", colour = "auto";
   std::optional<double> smoothing;
   std::optional<int> width, height;
+  bool csv = false;
 };
 
 int run(const CurvesOptions& options) {
+  if (options.csv) {
+    write_out(curves_csv(read_runs(options.runs)));
+    return 0;
+  }
   if (options.runs.size() > max_runs) {
     throw Error(ErrorKind::config, std::to_string(options.runs.size()) + " runs are too many for one picture",
                 "name at most " + std::to_string(max_runs));
@@ -41,7 +47,8 @@ void add_curves(CLI::App& app) {
   CLI::App* command =
       add_command(app, "curves", "Draw the loss curves of one or several runs in the terminal",
                   {"quern curves runs/latest", "quern curves runs/one runs/two --x time",
-                   "quern curves runs/latest --metric grad_norm --smooth 0.9"},
+                   "quern curves runs/latest --metric grad_norm --smooth 0.9",
+                   "quern curves runs/latest --csv > latest.csv"},
                   [options] { return run(*options); });
   command
       ->add_option("run", options->runs, "A run's directory or a metrics.jsonl; several are drawn together")
@@ -57,6 +64,10 @@ void add_curves(CLI::App& app) {
              "Columns (default: the terminal's, 40 to 200)");
   add_number(*command, "--height", options->height, between(4, 500), "Rows of the plot itself (default: 16)");
   add_color_option(*command, options->colour);
+  CLI::Option* csv =
+      command->add_flag("--csv", options->csv, "Print every step and evaluation of the runs as CSV instead");
+  for (const char* of_picture : {"--metric", "--x", "--smooth", "--width", "--height"})
+    csv->excludes(command->get_option(of_picture));
 }
 
 }  // namespace quern::cli

@@ -17,8 +17,8 @@ namespace {
 
 // One line a command.
 constexpr void (*commands[])(CLI::App&) = {
-    add_train,  add_sample,  add_predict,   add_translate, add_eval,     add_curves, add_runs,
-    add_config, add_inspect, add_attention, add_bench,     add_estimate, add_doctor,
+    add_train, add_sample, add_predict, add_translate, add_eval,  add_curves,   add_report,
+    add_runs,  add_config, add_inspect, add_attention, add_bench, add_estimate, add_doctor,
 };
 
 constexpr const char* footer =
