@@ -128,6 +128,6 @@ function logTicks(min, max) {
 function ticksOf(figure, {type, min, max}) {
   if (!(max > min)) return [];
   if (type === "logarithmic") return min > 0 ? logTicks(min, max) : [];
-  const unit = figure.bytes ? 1024 ** Math.max(0, Math.floor(Math.log2(max) / 10)) : 1;
+  const unit = figure.bytes ? 1024 ** Math.max(0, Math.floor(Math.log2(max / 4) / 10)) : 1;
   return roundTicks(min / unit, max / unit, 6).map((tick) => tick * unit);
 }

@@ -138,7 +138,7 @@ function drawLegend(one) {
 /** The value of a curve at x, or its last one. */
 function valueAt(curve, x) {
   if (x === null) return curve.points.findLast?.((point) => Number.isFinite(point.y))?.y;
-  const point = curve.points[indexAt(curve.points.map((p) => p.x), x)];
+  const point = curve.points[indexOfX(curve.points, x)];
   return point && point.x <= x ? point.y : undefined;
 }
 
@@ -170,7 +170,7 @@ function moveCursor(x) {
 /** The keyboard's way to read a curve: from point to point of its first line, aloud. */
 function stepCursor(one, event) {
   const xs = (one.curves.find((curve) => curve.kind !== "faint")?.points ?? []).map((point) => point.x);
-  const at = cursorX === null ? xs.length - 1 : indexAt(xs, cursorX);
+  const at = cursorX === null ? xs.length - 1 : indexAt(xs, cursorX, Number);
   const leap = Math.max(1, Math.round(xs.length / 20));
   const places = {ArrowLeft: at - 1, ArrowRight: at + (cursorX === null ? 0 : 1), PageUp: at - leap,
     PageDown: at + leap, Home: 0, End: xs.length - 1};

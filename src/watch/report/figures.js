@@ -83,7 +83,7 @@ function commonLevels(figure, runs) {
 
 /** Events that stand at a step: what each is called, how it is drawn, and where. */
 function eventMarks(run) {
-  const at = (steps) => steps.map((step) => xOfStep(run, step));
+  const at = (steps) => xsOfSteps(run, steps);
   const anomalies = (kind) => run.anomalies.filter((a) => a.kind === kind).map((a) => a.step);
   return [
     {label: "checkpoint", sign: "\u2575", xs: at(run.checkpoints)},

@@ -42,29 +42,31 @@ function smoothed(run, name) {
   }));
 }
 
-/** The index of the last of the rising `values` that is at most `value`; 0 where none is. */
-function indexAt(values, value) {
-  let low = 0, high = values.length;
+/** The index of the last of `things` whose rising place is at most `place`; 0 where none is. */
+function indexAt(things, place, placeOf) {
+  let low = 0, high = things.length;
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (values[middle] <= value) low = middle;
+    if (placeOf(things[middle]) <= place) low = middle;
     else high = middle;
   }
   return low;
 }
 
+const indexOfX = (points, x) => indexAt(points, x, (point) => point.x);
+
 /** y at x on the straight line between neighbours. */
 function interpolated(points, x) {
-  const i = indexAt(points.map((point) => point.x), x);
+  const i = indexOfX(points, x);
   const a = points[i], b = points[Math.min(i + 1, points.length - 1)];
   return b.x > a.x ? a.y + (b.y - a.y) * Math.min(1, Math.max(0, (x - a.x) / (b.x - a.x))) : a.y;
 }
 
-/** Where a step lies on the x axis. */
-function xOfStep(run, step) {
-  if (view.axis === "step" || run.steps.step.length === 0) return step;
-  const points = run.steps.step.map((x, i) => ({x, y: run.steps[view.axis][i] / axisUnit().scale}));
-  return interpolated([{x: 0, y: 0}, ...points], step);
+/** Where steps lie on the x axis. */
+function xsOfSteps(run, steps) {
+  const {scale} = axisUnit();
+  const points = [{x: 0, y: 0}, ...run.steps.step.map((x, i) => ({x, y: run.steps[view.axis][i] / scale}))];
+  return steps.map((step) => view.axis === "step" ? step : interpolated(points, step));
 }
 
 /** Validation loss less the mean training loss since the evaluation before. */
