@@ -15,4 +15,4 @@ echo "What the model writes now:"
 echo
 build/quern sample --run "$run" --max-new-tokens 600 --temperature 0.8
 echo
-echo "The run lies in $run; more text: build/quern sample --run $run"
+echo "The run lies in $run, its curves are in $run/report.html; more text: build/quern sample --run $run"

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Quern is built with, those that are missing alone; `tools/setup.sh package` also
-# those that a Debian package is made with. Works as root or with sudo.
+# Installs the Debian packages that Quern is built with, those that are missing alone; `tools/setup.sh test` those of
+# its tests too, `tools/setup.sh package` those that a Debian package is made with. Works as root or with sudo.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libdnnl-dev libpng-dev nlohmann-json3-dev libcli11-dev catch2)
-[ "${1:-}" != package ] || packages+=(dpkg-dev file)
+packages=(g++ cmake ninja-build libdnnl-dev libpng-dev nlohmann-json3-dev libcli11-dev libjs-chart.js catch2)
+case "${1:-}" in
+  test) packages+=(python3 chromium chromium-driver) ;;
+  package) packages+=(dpkg-dev file) ;;
+esac
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

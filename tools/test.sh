@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_WAIT_POLICY=passive  # two tests at a time share the cores: a waiting thread must not spin
-tools/setup.sh
+tools/setup.sh test
 tools/build.sh release
 ctest --preset release -j 2 "$@"

@@ -85,6 +85,7 @@ void add_train(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_curves(CLI::App& app);
+void add_report(CLI::App& app);
 void add_runs(CLI::App& app);
 void add_config(CLI::App& app);
 void add_inspect(CLI::App& app);

@@ -17,9 +17,9 @@ namespace {
 
 // One line a command.
 constexpr void (*commands[])(CLI::App&) = {
-    add_train,    add_sample, add_predict,     add_translate, add_eval,      add_curves,
-    add_runs,     add_sweep,  add_config,      add_inspect,   add_attention, add_bench,
-    add_estimate, add_doctor, add_completions, add_manual,
+    add_train,  add_sample,   add_predict, add_translate,   add_eval,    add_curves,
+    add_report, add_runs,     add_sweep,   add_config,      add_inspect, add_attention,
+    add_bench,  add_estimate, add_doctor,  add_completions, add_manual,
 };
 
 constexpr const char* footer =

@@ -18,6 +18,7 @@
 #include "quern/watch/curves.hpp"
 #include "quern/watch/format.hpp"
 #include "quern/watch/jsonl.hpp"
+#include "quern/watch/report.hpp"
 #include "quern/watch/sample_files.hpp"
 #include "quern/watch/tensorboard.hpp"
 #include "version.hpp"
@@ -99,6 +100,7 @@ int run(const TrainOptions& options) {
     console.terminal = {log.fd(), false, false, true, false, 80};
     console.quiet = false;
     observers.add(std::make_unique<Console>(console));
+    observers.add(std::make_unique<ReportWriter>(files, run_dir));
   };
   const TrainOutcome outcome = train(files, request, watch);
   if (!options.quiet && outcome.exit_code == 0) {
@@ -107,6 +109,8 @@ int run(const TrainOptions& options) {
     std::fprintf(stderr, "\n%s\n", picture.c_str());
     say((command == "sample" ? "sample it:  quern " : "try it:  quern ") + command + " --run " +
         shell_word(path));
+    const std::filesystem::path report = outcome.run_dir / report_name;
+    if (files.kind(report) == EntryKind::file) say("report:  " + shell_word(report.string()));
   }
   return outcome.exit_code;
 }

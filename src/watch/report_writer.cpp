@@ -1,0 +1,27 @@
+#include <utility>
+
+#include "quern/watch/report.hpp"
+
+namespace quern {
+
+ReportWriter::ReportWriter(Files& files, std::filesystem::path run_directory)
+    : files_(files), run_(std::move(run_directory)) {}
+
+void ReportWriter::on_eval(const EvalEvent&) { write_when_cheap(); }
+void ReportWriter::on_checkpoint(const CheckpointEvent&) { write_when_cheap(); }
+void ReportWriter::on_end(const EndEvent&) { write(); }
+
+void ReportWriter::write_when_cheap() {
+  if (Clock::now() - written_ >= 100 * cost_) write();
+}
+
+void ReportWriter::write() {
+  const Clock::time_point begin = Clock::now();
+  std::vector<ReportRun> runs = read_report_runs(files_, {run_.string()});
+  if (!runs.front().metrics.end) runs.front().status = "running";
+  write_report(files_, run_ / report_name, runs);
+  written_ = Clock::now();
+  cost_ = written_ - begin;
+}
+
+}  // namespace quern
