@@ -9,7 +9,7 @@
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
-#include "quern/base/cpu.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/train/run_list.hpp"
 #include "quern/train/session.hpp"
@@ -17,6 +17,7 @@
 #include "quern/train/sweep.hpp"
 #include "quern/watch/format.hpp"
 #include "quern/watch/progress.hpp"
+#include "quern/watch/report.hpp"
 #include "quern/watch/table.hpp"
 #include "run_json.hpp"
 #include "trainers.hpp"
@@ -183,6 +184,17 @@ nlohmann::ordered_json json_of(const Plan& plan, const std::vector<ListedRun>& r
   return {{"settings", std::move(settings)}, {"runs", std::move(all)}};
 }
 
+/// One page of all runs that have begun, grouped and compared there.
+void write_page(Files& files, const Plan& plan, const std::vector<ListedRun>& runs) {
+  std::vector<std::string> begun;
+  for (const ListedRun& run : runs)
+    if (run.summary && !std::isnan(run.summary->started)) begun.push_back(run.path.string());
+  if (begun.empty()) return;
+  const fs::path page = plan.directory / report_name;
+  write_report(files, page, read_report_runs(files, begun));
+  say("report:  " + shell_word(page.string()));
+}
+
 int sweep(SweepOptions options) {
   if (options.files.empty()) options.files = {default_config()};
   Files files;
@@ -207,6 +219,7 @@ int sweep(SweepOptions options) {
   } else {
     write_out(table_of(results, inspect_terminal(STDOUT_FILENO)));
   }
+  write_page(files, plan, runs);
   return code;
 }
 

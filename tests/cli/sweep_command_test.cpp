@@ -27,6 +27,7 @@ TEST_CASE("sweep trains every setting with every seed, and again only what is mi
   CHECK(config.at("optim").at("learning_rate") == 1e-3);
   CHECK(config.at("run").at("seed") == 2);
   CHECK(has(first.err, "[4/4]"));
+  CHECK(has(get(place / "report.html"), "learning_rate=1e-3,seed=2"));
 
   std::filesystem::remove_all(place / "learning_rate=1e-2,seed=1");
   const std::string untouched = get(place / "learning_rate=1e-3,seed=2" / "metrics.jsonl");
