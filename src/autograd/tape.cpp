@@ -143,6 +143,7 @@ void Tape::push_node(const char* name, void (*call)(Tape&, const void*), const v
   for (const Var y : outputs)
     if (y) node.outputs[node.output_count++] = &y.slot();
   workspace_.nodes.push_back(node);
+  if (workspace_.inspect && !planning()) workspace_.inspect(node, Phase::forward);
 }
 
 void Tape::allocate_value(Slot& slot) {
@@ -267,6 +268,7 @@ void Tape::backward() {
     bool reached = false;
     for (int i = 0; i < node.output_count; ++i) reached |= static_cast<bool>(grad(Var(*node.outputs[i])));
     if (reached) run_backward(node);
+    if (reached && workspace_.inspect && !planning()) workspace_.inspect(node, Phase::backward);
     for (int i = 0; i < node.output_count; ++i) {
       release_value(*node.outputs[i]);
       release_grad(*node.outputs[i]);

@@ -136,6 +136,12 @@ std::string printable(std::string_view text) {
 
 std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
 
+std::string listed(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (const std::int64_t n : numbers) text += (text.empty() ? "" : ", ") + std::to_string(n);
+  return text;
+}
+
 std::string shell_word(const std::string& text) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) || c >= 0x80 ||

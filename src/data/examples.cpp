@@ -122,6 +122,17 @@ std::int64_t ExampleSampler::index(std::int64_t step, std::int64_t row) const {
   return static_cast<std::int64_t>(below(static_cast<std::uint64_t>(n), bits[0], bits[1]));
 }
 
+/// Where micro-batch i of a step begins among the sorted examples, and its rows.
+std::pair<std::int64_t, std::int64_t> ExampleSampler::cut_of(std::int64_t step, std::int64_t i) {
+  const auto batches = static_cast<std::int64_t>(cuts_.size()) - 1;
+  const std::int64_t position = step * order_.micro_batches + i, epoch = position / batches;
+  sort_epoch(epoch);
+  const auto chosen = static_cast<std::size_t>(permute(static_cast<std::uint64_t>(position % batches),
+                                                       static_cast<std::uint64_t>(batches), order_.seed,
+                                                       static_cast<std::uint32_t>(epoch)));
+  return {cuts_[chosen], cuts_[chosen + 1] - cuts_[chosen]};
+}
+
 Batch ExampleSampler::batch(std::int64_t step, std::int64_t i) {
   if (order_.batch_tokens == 0) {
     const std::int64_t first = i * order_.batch_size;
@@ -129,17 +140,26 @@ Batch ExampleSampler::batch(std::int64_t step, std::int64_t i) {
       examples_->get(Split::train, index(step, first + r), to);
     });
   }
-  const auto batches = static_cast<std::int64_t>(cuts_.size()) - 1;
-  const std::int64_t position = step * order_.micro_batches + i, epoch = position / batches;
-  sort_epoch(epoch);
-  const auto chosen = static_cast<std::size_t>(permute(static_cast<std::uint64_t>(position % batches),
-                                                       static_cast<std::uint64_t>(batches), order_.seed,
-                                                       static_cast<std::uint32_t>(epoch)));
-  const std::int64_t begin = cuts_[chosen], rows = cuts_[chosen + 1] - begin;
+  const auto [begin, rows] = cut_of(step, i);
   // Rows of one step have different numbers, as their dropout has: no batch has more rows than tokens.
-  return buffer_.gather(examples_->kind, rows, i * order_.batch_tokens, [&](std::int64_t r, Example& to) {
-    examples_->get(Split::train, sorted_[static_cast<std::size_t>(begin + r)], to);
-  });
+  return buffer_.gather(examples_->kind, rows, i * order_.batch_tokens,
+                        [this, first = begin](std::int64_t r, Example& to) {
+                          examples_->get(Split::train, sorted_[static_cast<std::size_t>(first + r)], to);
+                        });
+}
+
+std::vector<std::int64_t> ExampleSampler::numbers(std::int64_t step) {
+  std::vector<std::int64_t> found;
+  if (order_.batch_tokens == 0) {
+    const std::int64_t rows = order_.batch_size * order_.micro_batches;
+    for (std::int64_t row = 0; row < rows; ++row) found.push_back(index(step, row));
+    return found;
+  }
+  for (std::int64_t i = 0; i < order_.micro_batches; ++i) {
+    const auto [begin, rows] = cut_of(step, i);
+    found.insert(found.end(), sorted_.begin() + begin, sorted_.begin() + begin + rows);
+  }
+  return found;
 }
 
 ExampleEvaluation::ExampleEvaluation(const Examples& examples, Split split, std::int64_t batch_size,

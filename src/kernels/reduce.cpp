@@ -1,5 +1,8 @@
 #include "quern/kernels/reduce.hpp"
 
+#include <array>
+#include <cmath>
+
 #include "rows.hpp"
 
 namespace quern {
@@ -37,6 +40,17 @@ std::int64_t first_nonfinite(const float* x, std::int64_t n) {
   for (std::int64_t begin = 0; begin < n; begin += grain)
     if (found[begin / grain] >= 0) return found[begin / grain];
   return -1;
+}
+
+bool all_finite(const Tensor& x) {
+  const Mat m = x.rank == 0 ? Tensor(x.data, x.type, std::array<std::int64_t, 1>{1}).mat() : x.mat();
+  for (std::int64_t r = 0; r < m.rows; ++r)
+    for (std::int64_t c = 0; c < m.cols; ++c) {
+      const std::int64_t i = r * m.row_stride + c * m.col_stride;
+      const float value = m.type == Type::f32 ? m.f32()[i] : to_float(static_cast<const bf16*>(m.data)[i]);
+      if (!std::isfinite(value)) return false;
+    }
+  return true;
 }
 
 std::size_t column_sum_scratch(std::int64_t rows, std::int64_t cols) {

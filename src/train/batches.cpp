@@ -1,5 +1,9 @@
 #include "quern/train/batches.hpp"
 
+#include <algorithm>
+#include <vector>
+
+#include "quern/base/suggest.hpp"
 #include "quern/train/objective.hpp"
 
 namespace quern {
@@ -23,6 +27,23 @@ TrainBatches::TrainBatches(const Config& config, const Dataset& data)
 Batch TrainBatches::batch(std::int64_t step, std::int64_t i) {
   if (auto* windows = std::get_if<WindowSampler>(&of_)) return windows->batch(step, i * rows_, rows_);
   return std::get<ExampleSampler>(of_).batch(step, i);
+}
+
+std::string TrainBatches::describe(std::int64_t step) {
+  constexpr std::size_t most = 64;
+  std::vector<std::int64_t> numbers;
+  const auto* windows = std::get_if<WindowSampler>(&of_);
+  if (windows != nullptr) {
+    for (std::int64_t row = 0; row < windows->rows_per_step(); ++row)
+      numbers.push_back(windows->start(step, row));
+  } else {
+    numbers = std::get<ExampleSampler>(of_).numbers(step);
+  }
+  const std::size_t others = numbers.size() - std::min(numbers.size(), most);
+  numbers.resize(numbers.size() - others);
+  const std::string list = listed(numbers) + (others > 0 ? " and " + std::to_string(others) + " more" : "");
+  return windows != nullptr ? "the windows that begin at " + list + " of the training tokens"
+                            : "the training examples " + list;
 }
 
 std::int64_t EvalBatches::rows() const {

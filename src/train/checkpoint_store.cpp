@@ -38,12 +38,6 @@ std::string render_state(const nlohmann::json& state) {
 
 }  // namespace
 
-std::string listed(const std::vector<std::int64_t>& steps) {
-  std::string text;
-  for (const std::int64_t s : steps) text += (text.empty() ? "" : ", ") + std::to_string(s);
-  return text;
-}
-
 CheckpointStore::CheckpointStore(Files& files, fs::path run_directory)
     : files_(files), run_(std::move(run_directory)), directory_(run_ / "ckpt") {}
 

@@ -63,11 +63,15 @@ double gradient_norm(ParamStore& parameters) {
 
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1.0; }
 
-std::string first_nonfinite_parameter(ParamStore& parameters) {
+std::string first_nonfinite_value(ParamStore& parameters) {
   for (const Parameter& p : parameters.all())
-    if (!p.fixed && first_nonfinite(p.slot.grad.f32(), p.size()) >= 0) return p.name + " (gradient)";
+    if (first_nonfinite(p.slot.value.f32(), p.size()) >= 0) return p.name;
+  return {};
+}
+
+std::string first_nonfinite_gradient(ParamStore& parameters) {
   for (const Parameter& p : parameters.all())
-    if (first_nonfinite(p.slot.value.f32(), p.size()) >= 0) return p.name + " (value)";
+    if (!p.fixed && first_nonfinite(p.slot.grad.f32(), p.size()) >= 0) return p.name;
   return {};
 }
 

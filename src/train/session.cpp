@@ -7,6 +7,7 @@
 #include "quern/base/cpu.hpp"
 #include "quern/base/durable.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/data/baselines.hpp"
 #include "quern/kernels/gemm.hpp"
 #include "quern/train/environment.hpp"
@@ -122,6 +123,19 @@ LoadedCheckpoint open_named(Files& files, const CheckpointStore& store, const fs
                             : "this run has checkpoints of steps " + steps);
 }
 
+/// What the numbers depend on in their last bits, as it was and is.
+void note_machine(const nlohmann::json& state, std::vector<std::string>& warnings) {
+  const std::string isa_before = state.value("isa", std::string(name(isa())));
+  const int threads_before = state.value("threads", thread_count());
+  if (isa_before == name(isa()) && threads_before == thread_count()) return;
+  const auto text = [](int threads, const std::string& level) {
+    return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + level;
+  };
+  warnings.push_back("this run was trained on " + text(threads_before, isa_before) + " and goes on with " +
+                     text(thread_count(), std::string(name(isa()))) +
+                     ": from here on its numbers are others in their last digits");
+}
+
 Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                const std::optional<fs::path>& named) {
   RunDirectory directory = RunDirectory::resume(files, run);
@@ -158,6 +172,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   "run.max_steps is " + std::to_string(config.run.max_steps) +
                       ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
+    note_machine(session.checkpoint->state(), session.warnings);
     check_metrics(files, session.directory.metrics(), metrics_bytes(*session.checkpoint));
     store.discard_after(session.checkpoint->step());  // only now: a resume that is refused deletes nothing
   }

@@ -27,7 +27,7 @@ void Tracer::write() {
 }
 
 std::string Tracer::before_step(std::int64_t step) {
-  if (writer_ && step > last_) return finish();
+  if (writer_ && (step > last_ || step < first_)) return finish();  // below: the run went back
   if (step < first_ || step > last_) return {};
   return attempt([&] {
     if (writer_) {

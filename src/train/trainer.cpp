@@ -1,9 +1,12 @@
 #include "quern/train/trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "quern/base/cpu.hpp"
+#include "quern/base/parallel.hpp"
 #include "quern/base/process.hpp"
 #include "quern/base/profile.hpp"
 #include "quern/infer/generate.hpp"
@@ -45,6 +48,7 @@ double Trainer::seconds() const {
 int Trainer::run() {
   const SignalGuard signals;
   try {
+    if (saved_ < 0) begin_bytes_ = metrics_.offset();
     if (saved_ >= 0) announce_checkpoint(0);  // its line came after the offset that it recorded
     loop();
   } catch (const Error& error) {
@@ -63,8 +67,10 @@ void Trainer::loop() {
   for (;;) {
     const bool stopping = stop_signal() != 0;
     const bool last = progress_.step >= config_.run.max_steps;
-    if (last || stopping || save_due()) save();
-    if (!stopping && (last || evaluation_due())) evaluate_now();
+    const bool saves = last || stopping || save_due(), evaluates = !stopping && (last || evaluation_due());
+    if ((saves || evaluates) && !weights_finite()) continue;
+    if (saves) save(last || stopping);
+    if (evaluates) evaluate_now();
     if (!stopping && every(config_.watch.sample_interval, progress_.step)) sample_now();
     if (last || stopping) return;
     if (stop_signal() == 0) step();  // else it came during the evaluation: save first
@@ -74,8 +80,18 @@ void Trainer::loop() {
 void Trainer::step() {
   tell(tracer_.before_step(progress_.step + 1));
   Stopwatch watch;
-  const StepResult result = train_step(model_, workspace_, batches_, config_, progress_.step + 1);
+  const StepResult result =
+      train_step(model_, workspace_, batches_, config_, progress_.step + 1, progress_.skipped);
   const double ms = watch.lap_ms();
+  if (!result.nonfinite.empty()) return nonfinite_step(result, ms);
+  progress_.skips_in_a_row = 0;
+  count(result, ms);
+  if (progress_.step >= progress_.bad_step) progress_.rollbacks = 0;
+  look_for_spike(result);
+}
+
+/// The step is done.
+void Trainer::count(const StepResult& result, double ms) {
   progress_.step++;
   progress_.tokens += result.tokens;
   StepEvent event;
@@ -104,18 +120,43 @@ bool Trainer::evaluation_due() const {
   return progress_.step == 0 || every(config_.run.eval_interval, progress_.step);
 }
 
-void Trainer::save() {
-  if (saved_ == progress_.step) return;
+/// Without a `required` save the run may go on: see run.on_checkpoint_error.
+void Trainer::save(bool required) {
+  if (saved_ == progress_.step || (!required && not_saved_ == progress_.step)) return;
   const ScopedSlice slice(Phase::checkpoint, "checkpoint");
   const double begin = seconds();
-  store_.save(
-      {progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()), state()});
+  try {
+    store_.save(
+        {progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()), state()});
+  } catch (const Error& error) {
+    if (required || !goes_on_without(error)) throw;
+    return;
+  }
   saved_ = progress_.step;
+  failed_saves_ = 0;
+  undone_.clear();
   saved_at_ = seconds();
   save_seconds_ = saved_at_ - begin;
   announce_checkpoint(save_seconds_);
   store_.prune(config_.run.keep_checkpoints,
                progress_.best_loss ? std::optional(progress_.best_step) : std::nullopt);
+}
+
+/// Whether a save that failed is only worth a warning.
+bool Trainer::goes_on_without(const Error& error) {
+  constexpr std::int64_t most = 3;
+  if (config_.run.on_checkpoint_error == OnCheckpointError::stop || error.kind != ErrorKind::io ||
+      failed_saves_ == most)
+    return false;
+  ++failed_saves_;
+  not_saved_ = progress_.step;
+  saved_at_ = seconds();
+  observers_.on_note({progress_.step,
+                      "step " + std::to_string(progress_.step) + " was not saved, " +
+                          std::to_string(failed_saves_) + " of at most " + std::to_string(most) +
+                          " times in a row: " + one_line(error),
+                      true});
+  return true;
 }
 
 void Trainer::announce_checkpoint(double cost) {
@@ -132,7 +173,8 @@ void Trainer::evaluate_now() {
   if (!found) return;
   progress_.evaluated = progress_.step;
   // The untrained model is where a run starts, not something to keep.
-  const bool best = progress_.step > 0 && (!progress_.best_loss || found->loss < *progress_.best_loss);
+  const bool best = progress_.step > 0 && std::isfinite(found->loss) &&
+                    (!progress_.best_loss || found->loss < *progress_.best_loss);
   if (best) {
     progress_.best_loss = found->loss;
     progress_.best_step = progress_.step;
@@ -173,10 +215,15 @@ void Trainer::end(const char* status) {
 }
 
 nlohmann::json Trainer::state() {
-  nlohmann::json state = {{"step", progress_.step},           {"tokens", progress_.tokens},
-                          {"evaluated", progress_.evaluated}, {"seed", config_.run.seed},
-                          {"corpus", data_.fingerprint},      {"tokenizer", data_.tokenizer.fingerprint()},
-                          {"metrics_bytes", metrics_.sync()}};
+  nlohmann::json state = {
+      {"step", progress_.step},   {"tokens", progress_.tokens},  {"evaluated", progress_.evaluated},
+      {"seed", config_.run.seed}, {"corpus", data_.fingerprint}, {"tokenizer", data_.tokenizer.fingerprint()},
+      {"isa", name(isa())},       {"threads", thread_count()},   {"metrics_bytes", metrics_.sync()}};
+  state["batches"] = {{"skipped", progress_.skipped},
+                      {"skips_in_a_row", progress_.skips_in_a_row},
+                      {"bad_step", progress_.bad_step},
+                      {"rollbacks", progress_.rollbacks}};
+  state["recent"] = {{"loss", spikes_.loss.numbers()}, {"grad_norm", spikes_.gradient_norm.numbers()}};
   if (progress_.best_loss) state["best"] = {{"step", progress_.best_step}, {"loss", *progress_.best_loss}};
   return state;
 }
@@ -185,12 +232,25 @@ void Trainer::restore(const LoadedCheckpoint& checkpoint) {
   read_model(checkpoint, model_.parameters());
   read_moments(checkpoint, model_.parameters());
   const nlohmann::json& state = checkpoint.state();
+  progress_ = {};
+  spikes_ = {};
   progress_.step = saved_ = checkpoint.step();
   progress_.tokens = state.at("tokens").get<std::int64_t>();
   progress_.evaluated = state.at("evaluated").get<std::int64_t>();
   if (state.contains("best")) {
     progress_.best_loss = state["best"].at("loss").get<double>();
     progress_.best_step = state["best"].at("step").get<std::int64_t>();
+  }
+  if (state.contains("batches")) {  // older programs knew neither
+    const nlohmann::json& batches = state["batches"];
+    progress_.skipped = batches.at("skipped").get<std::int64_t>();
+    progress_.skips_in_a_row = batches.at("skips_in_a_row").get<std::int64_t>();
+    progress_.bad_step = batches.at("bad_step").get<std::int64_t>();
+    progress_.rollbacks = batches.at("rollbacks").get<std::int64_t>();
+  }
+  if (state.contains("recent")) {
+    spikes_.loss = RecentNumbers(state["recent"].at("loss").get<std::vector<double>>());
+    spikes_.gradient_norm = RecentNumbers(state["recent"].at("grad_norm").get<std::vector<double>>());
   }
 }
 

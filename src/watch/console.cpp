@@ -148,7 +148,10 @@ void Console::on_sample(const SampleEvent& event) {
   on_note({event.step, "sample at step " + grouped(event.step) + ":\n" + event.prompt + event.text, false});
 }
 
-void Console::on_anomaly(const AnomalyEvent& event) { on_note({event.step, event.text, true}); }
+void Console::on_anomaly(const AnomalyEvent& event) {
+  // With "stop" the run ends with an error that says the same.
+  if (event.action != "stop") on_note({event.step, event.text, true});
+}
 
 void Console::on_note(const NoteEvent& event) {
   if (options_.quiet && !event.warning) return;

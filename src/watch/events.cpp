@@ -1,6 +1,7 @@
 #include "quern/watch/events.hpp"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace quern {
@@ -17,6 +18,8 @@ void Observers::forward(void (Observer::*function)(const Event&), const Event& e
     try {
       (observer->*function)(event);
       return false;
+    } catch (const std::bad_alloc&) {
+      throw;  // the process has no memory; that is not this observer's fault
     } catch (const std::exception& error) {
       failures.push_back(error.what());
     } catch (...) {

@@ -1,5 +1,6 @@
 #include "quern/watch/jsonl.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -73,6 +74,14 @@ std::int64_t JsonlWriter::sync() {
   write_pending();
   file_.sync();
   return offset_;
+}
+
+void JsonlWriter::cut(std::int64_t offset) {
+  QUERN_CHECK(offset >= 0 && offset <= offset_, offset, offset_);
+  const auto written = static_cast<std::int64_t>(file_.size());
+  pending_.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, offset - written)));
+  if (offset < written) file_.truncate(static_cast<std::uint64_t>(offset));
+  offset_ = offset;
 }
 
 void JsonlWriter::append(std::string_view line) {

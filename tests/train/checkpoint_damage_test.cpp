@@ -34,9 +34,9 @@ struct Trained {
     put(directory / "text.txt", text);
     TrainRequest request;
     request.run_dir = directory / "run";
-    for (const char* set :
-         {"model.d_model=16", "model.n_layers=2", "model.n_heads=2", "model.context_length=16",
-          "run.max_steps=2", "run.batch_size=2", "schedule.warmup_steps=0", "run.eval_batches=1"})
+    for (const char* set : {"model.d_model=8", "model.n_layers=1", "model.n_heads=2",
+                            "model.context_length=8", "data.tokenizer=char", "run.max_steps=2",
+                            "run.batch_size=2", "schedule.warmup_steps=0", "run.eval_batches=1"})
       request.sets.emplace_back(set);
     request.sets.push_back("data.text=" + (directory / "text.txt").string());
     REQUIRE(train(files, request, [](Observers&, const Config&, const fs::path&) {}).exit_code == 0);
@@ -60,18 +60,29 @@ struct Trained {
 
 }  // namespace
 
-TEST_CASE("a checkpoint cut at any byte of the model's header, or at 200 random bytes, is found") {
+/// The bytes of a safetensors file before its data.
+std::size_t header_bytes(const std::string& file) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  REQUIRE(sizeof length + length < file.size());
+  return sizeof length + length;
+}
+
+std::string with_flipped(std::string bytes, std::size_t bit) {
+  bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+  return bytes;
+}
+
+TEST_CASE("a checkpoint cut at any byte of a header, or at 1,000 random bytes, is found") {
   Trained trained;
-  std::uint64_t header = 0;
-  std::memcpy(&header, trained.whole[0].data(), sizeof header);
-  header += sizeof header;
-  REQUIRE(header < trained.whole[0].size());
-  for (std::size_t length = 0; length <= header; ++length) {
-    CAPTURE(length);
-    trained.require_found(0, trained.whole[0].substr(0, length));
+  for (const std::size_t file : {0, 1}) {
+    for (std::size_t length = 0; length <= header_bytes(trained.whole[file]); ++length) {
+      CAPTURE(kNames[file], length);
+      trained.require_found(file, trained.whole[file].substr(0, length));
+    }
   }
-  std::mt19937 random(200);
-  for (int i = 0; i < 200; ++i) {
+  std::mt19937 random(1000);
+  for (int i = 0; i < 1000; ++i) {
     const std::size_t file = random() % kNames.size();
     const std::size_t length = random() % trained.whole[file].size();
     CAPTURE(kNames[file], length);
@@ -80,16 +91,25 @@ TEST_CASE("a checkpoint cut at any byte of the model's header, or at 200 random 
   CHECK_NOTHROW(open_checkpoint(trained.files, trained.path));
 }
 
-TEST_CASE("of 2,000 random flipped bits of a checkpoint none is accepted") {
+TEST_CASE("of all flipped bits of the headers, of the manifest and of the state none is accepted") {
   Trained trained;
-  std::mt19937 random(2000);
-  for (int i = 0; i < 2000; ++i) {
+  for (std::size_t file = 0; file < kNames.size(); ++file) {
+    const std::size_t bytes = file < 2 ? header_bytes(trained.whole[file]) : trained.whole[file].size();
+    for (std::size_t bit = 0; bit < 8 * bytes; ++bit) {
+      CAPTURE(kNames[file], bit);
+      trained.require_found(file, with_flipped(trained.whole[file], bit));
+    }
+  }
+}
+
+TEST_CASE("of 10,000 random flipped bits of a checkpoint none is accepted") {
+  Trained trained;
+  std::mt19937 random(10000);
+  for (int i = 0; i < 10000; ++i) {
     const std::size_t file = random() % kNames.size();
-    std::string damaged = trained.whole[file];
-    const std::size_t bit = random() % (8 * damaged.size());
-    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+    const std::size_t bit = random() % (8 * trained.whole[file].size());
     CAPTURE(kNames[file], bit);
-    trained.require_found(file, damaged);
+    trained.require_found(file, with_flipped(trained.whole[file], bit));
   }
   CHECK_NOTHROW(open_checkpoint(trained.files, trained.path));
 }

@@ -115,6 +115,23 @@ TEST_CASE("a resumed run says from where, and counts its first step from there")
   CHECK(stage.drain().empty());
 }
 
+TEST_CASE("a run that goes back is told so, and its steps are said again; the error tells of a stop") {
+  Stage stage(false, 10);
+  stage.console->on_start(start());
+  for (std::int64_t i = 1; i <= 25; ++i) stage.console->on_step(step(i));
+  stage.console->on_eval({25, "val", 1.9, 100, 0.5});
+  stage.drain();
+  stage.console->on_anomaly({26, "nonfinite", "rollback", 1, 2, std::nullopt, 15, "step 26: back\x1b[2J"});
+  CHECK(stage.drain().starts_with("step 26: back"));
+  for (std::int64_t i = 16; i <= 20; ++i) stage.console->on_step(step(i));
+  CHECK(stage.drain().starts_with("step   20/5000"));
+  stage.console->on_eval({20, "val", 1.9, 100, 0.5});
+  stage.console->on_step(step(5000));
+  CHECK(stage.drain().find("ETA 0:00") != std::string::npos);
+  stage.console->on_anomaly({21, "nonfinite", "stop", 1, 2, std::nullopt, std::nullopt, "step 21: the end"});
+  CHECK(stage.drain().empty());
+}
+
 TEST_CASE("the last step is always said") {
   Stage stage(false, 1000);
   stage.console->on_start(start());

@@ -139,6 +139,51 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   CHECK(events[6]["status"] == "completed");
 }
 
+TEST_CASE("the writer goes back: what was said since is gone, and the next line follows what is left") {
+  const TemporaryDirectory directory;
+  Files files;
+  const auto path = directory / "metrics.jsonl";
+  JsonlWriter writer(files, path);
+  writer.on_sample({1, "a", "b"});
+  const std::int64_t here = writer.sync();
+  const std::string before = get(path);
+  writer.on_sample({2, "c", "d"});
+  writer.cut(here);
+  CHECK(writer.offset() == here);
+  CHECK(get(path) == before);
+  writer.on_sample({3, "e", "f"});
+  CHECK(writer.sync() == static_cast<std::int64_t>(get(path).size()));
+  const Metrics metrics = read_metrics(path.string());
+  REQUIRE(metrics.samples.size() == 2);
+  CHECK(metrics.samples[1].step == 3);
+  writer.cut(0);
+  CHECK(get(path).empty());
+}
+
+TEST_CASE("the writer goes back when a write has failed: what was said before is written in the end") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  int survived = 0;
+  for (int at = 1; at <= 8; ++at) {
+    test::FaultyFiles files(test::Fault::fail_once, at, ENOSPC);
+    try {
+      JsonlWriter writer(files, path);
+      writer.on_sample({1, "a", "b"});
+      const std::int64_t here = writer.offset();
+      writer.on_sample({2, "c", "d"});
+      writer.cut(here);
+      CHECK(writer.sync() == here);
+      ++survived;
+      REQUIRE(read_metrics(path.string()).samples.size() == 1);
+      CHECK(static_cast<std::int64_t>(get(path).size()) == here);
+    } catch (const Error& error) {
+      CHECK(error.kind == ErrorKind::io);
+    }
+    std::filesystem::remove(path);
+  }
+  CHECK(survived >= 2);
+}
+
 TEST_CASE("samples, anomalies and warnings are read back as they were said") {
   const TemporaryDirectory directory;
   Files files;

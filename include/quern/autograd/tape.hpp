@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
@@ -71,6 +72,10 @@ struct Workspace {
   Arena arena;
   Pool pool;
   std::vector<Node> nodes;
+  /// Called after each operation that is recorded, while its numbers are there: in Phase::forward the
+  /// outputs' values, in Phase::backward the inputs' gradients. Empty, unless somebody looks for where a
+  /// number comes from.
+  std::function<void(const Node&, Phase)> inspect;
   std::int64_t planned_statistics = 0, planned_statistics_peak = 0;  // bytes that planning tapes ask for
 };
 

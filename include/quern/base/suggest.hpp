@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ std::string printable(std::string_view text);
 
 /// The text as one word of a shell's command line: in single quotes where it needs them.
 std::string shell_word(const std::string& text);
+
+/// "20, 10": numbers for a message.
+std::string listed(const std::vector<std::int64_t>& numbers);
 
 /// Bytes of the well-formed UTF-8 character at the start of `text` (1 to 4; no surrogates, no overlong forms,
 /// at most U+10FFFF); 0 when there is none.

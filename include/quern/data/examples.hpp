@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "quern/data/batch.hpp"
@@ -99,7 +100,11 @@ class ExampleSampler {
   /// Micro-batch i of a step, 0 <= step < 2^32.
   Batch batch(std::int64_t step, std::int64_t i);
 
+  /// The numbers of the examples that a step's micro-batches hold, in order.
+  std::vector<std::int64_t> numbers(std::int64_t step);
+
  private:
+  std::pair<std::int64_t, std::int64_t> cut_of(std::int64_t step, std::int64_t i);
   std::int64_t index(std::int64_t step, std::int64_t row) const;
   void sort_epoch(std::int64_t epoch);
   void cut();

@@ -75,6 +75,8 @@ class WindowSampler {
   /// Where the window of a row begins in the tokens.
   std::int64_t start(std::int64_t step, std::int64_t row) const;
 
+  std::int64_t rows_per_step() const { return rows_per_step_; }
+
   /// W of an epoch in the order shuffle.
   std::int64_t windows_per_epoch() const { return (tokens_.size() - 1) / context_length_; }
 

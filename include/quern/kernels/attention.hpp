@@ -103,7 +103,8 @@ std::vector<float> alibi_slopes(std::int64_t heads);
 /// out and lse from q, k, v, which are all f32 or all bf16 (and so are the gradients); scores, softmax and
 /// sums are f32 in any case. (With AMX the products take bf16 weights and, in backward, bf16 gradients of
 /// scores.) Any D from 1 to 256; every view has a last stride of 1, its other strides are free (q, k, v are
-/// parts of one packed projection, or k and v a cache). A query that sees no key gets out = 0, lse = -inf.
+/// parts of one packed projection, or k and v a cache). A query that sees no key gets out = 0, lse = -inf;
+/// one whose scores are all -inf gets NaN.
 /// One query a sequence (decoding from a cache) takes a path of its own, equal to rounding.
 void attention_forward(Tensor out,  // (B,T,H,D)
                        float* lse,  // (B,H,T)

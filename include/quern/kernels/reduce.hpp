@@ -20,4 +20,7 @@ std::size_t column_sum_scratch(std::int64_t rows, std::int64_t cols);
 /// The index of the first NaN or infinity; -1 when all n numbers are finite.
 std::int64_t first_nonfinite(const float* x, std::int64_t n);
 
+/// Whether x holds neither, whatever its type and strides. Slow: for a search, not for each step.
+bool all_finite(const Tensor& x);
+
 }  // namespace quern

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "quern/data/dataset.hpp"
@@ -24,6 +25,10 @@ class TrainBatches {
 
   /// Micro-batch i of a step, the first step being 0.
   Batch batch(std::int64_t step, std::int64_t i);
+
+  /// What a step's batches hold, for a person: "the windows that begin at 12, 99 of the training tokens" or
+  /// "the training examples 3, 8". Beyond 64 only their number is told.
+  std::string describe(std::int64_t step);
 
  private:
   std::variant<WindowSampler, ExampleSampler> of_;

@@ -30,9 +30,6 @@ struct CheckpointData {
       state;  // whatever else the trainer needs: an object, its numbers finite (JSON has no others)
 };
 
-/// "20, 10": steps for a message.
-std::string listed(const std::vector<std::int64_t>& steps);
-
 /// The checkpoints of one run directory. One that writes must hold the run's lock.
 class CheckpointStore {
  public:

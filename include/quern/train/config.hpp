@@ -20,6 +20,10 @@ namespace quern {
 enum class OptimizerKind { adamw, muon };
 enum class ScheduleKind { constant, cosine, linear, inverse_sqrt, polynomial, wsd };
 enum class Precision { f32, bf16 };
+/// What is done about a step whose loss or gradient is not finite.
+enum class OnNonfinite { stop, skip, rollback };
+/// What is done when a checkpoint cannot be written.
+enum class OnCheckpointError { stop, continue_ };
 
 constexpr auto enum_names(OptimizerKind) {
   return std::to_array<EnumName<OptimizerKind>>(
@@ -35,6 +39,14 @@ constexpr auto enum_names(ScheduleKind) {
 }
 constexpr auto enum_names(Precision) {
   return std::to_array<EnumName<Precision>>({{Precision::f32, "f32"}, {Precision::bf16, "bf16"}});
+}
+constexpr auto enum_names(OnNonfinite) {
+  return std::to_array<EnumName<OnNonfinite>>(
+      {{OnNonfinite::stop, "stop"}, {OnNonfinite::skip, "skip"}, {OnNonfinite::rollback, "rollback"}});
+}
+constexpr auto enum_names(OnCheckpointError) {
+  return std::to_array<EnumName<OnCheckpointError>>(
+      {{OnCheckpointError::stop, "stop"}, {OnCheckpointError::continue_, "continue"}});
 }
 constexpr auto enum_names(Recompute) {
   return std::to_array<EnumName<Recompute>>(
@@ -108,6 +120,8 @@ struct RunConfig {
   std::int64_t eval_batches = 0;
   std::int64_t checkpoint_interval = 0;
   std::int64_t keep_checkpoints = 3;
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  OnCheckpointError on_checkpoint_error = OnCheckpointError::stop;
   std::vector<std::int64_t> profile_steps;
 
   void fields(FieldList& f) {
@@ -136,6 +150,16 @@ struct RunConfig {
     f("checkpoint_interval", checkpoint_interval, between(0, 1e12),
       "Steps between checkpoints; 0: chosen so that they cost at most 1 % of the time.");
     f("keep_checkpoints", keep_checkpoints, between(2, 1e6), "Checkpoints kept, the best one beside them.");
+    f("on_nonfinite", on_nonfinite,
+      "When a step's loss or gradient is not finite, which nothing is updated by: stop with exit code 5; "
+      "skip "
+      "the step, at most 3 in a row; rollback: go on from the newest checkpoint with other batches, at most "
+      "3 "
+      "times without passing that step.");
+    f("on_checkpoint_error", on_checkpoint_error,
+      "When a checkpoint cannot be written, on a full disk for example: stop with exit code 4; continue with "
+      "a "
+      "warning, at most 3 times in a row, but never after the last step or on a signal.");
     f("profile_steps", profile_steps, between(1, 1e12),
       "First and last step of which trace.json tells each operation's time (a Chrome trace, for Perfetto); "
       "empty: none.");

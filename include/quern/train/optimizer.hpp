@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "quern/autograd/parameters.hpp"
 #include "quern/base/arena.hpp"
@@ -16,9 +17,10 @@ double gradient_norm(ParamStore& parameters);
 /// already. Pascanu et al. 2013, 1211.5063.
 double clip_factor(double norm, double clip);
 
-/// The name of the first parameter whose gradient (or, when all those are finite, whose value) holds a NaN or
-/// an infinity; empty when there is none.
-std::string first_nonfinite_parameter(ParamStore& parameters);
+/// The name of the first parameter whose value holds a NaN or an infinity, and of the first whose gradient
+/// does; empty when there is none.
+std::string first_nonfinite_value(ParamStore& parameters);
+std::string first_nonfinite_gradient(ParamStore& parameters);
 
 /// One update of all parameters by the step's `learning_rate`, gradients multiplied by `gradient_scale`: by
 /// AdamW, or with optimizer muon the matrices between activations by Muon, at the rate that stands to

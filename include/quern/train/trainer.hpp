@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "quern/data/dataset.hpp"
 #include "quern/nn/model.hpp"
 #include "quern/train/batches.hpp"
 #include "quern/train/checkpoint_store.hpp"
 #include "quern/train/config.hpp"
+#include "quern/train/spikes.hpp"
 #include "quern/train/tracer.hpp"
 #include "quern/watch/events.hpp"
 #include "quern/watch/jsonl.hpp"
@@ -24,13 +27,18 @@ struct StepResult {
   double learning_rate = 0;
   std::int64_t tokens = 0;  // targets that counted
   StepPhases phases;
+  std::string nonfinite = {};  // empty: the weights were updated, or no target counted. Else nothing was
+                               // updated; what is not finite, the first bad tensor, and the batch
 };
 
 /// One update of `model` on step `step` (from 1): all micro-batches, one normaliser (the step's target
-/// tokens), clipping of the accumulated gradient, AdamW. A step without a single target changes nothing.
-/// Throws Error(diverged) before the update when the loss or the gradient is not finite.
+/// tokens), clipping of the accumulated gradient, AdamW. A step without a single target changes nothing, nor
+/// does one whose loss or clipped gradient is not finite, or has a square that is not: `nonfinite` then says
+/// more. A NaN or an infinity anywhere in forward or backward reaches one of the two. (A weight that only the
+/// update itself makes infinite is found before it is saved, and by the next step that it takes part in.)
+/// The batches are those of position step - 1 + `skipped` in their order.
 StepResult train_step(Model& model, Workspace& workspace, TrainBatches& batches, const Config& config,
-                      std::int64_t step);
+                      std::int64_t step, std::int64_t skipped = 0);
 
 /// Trains a run from where `model` stands to its last step.
 class Trainer {
@@ -39,6 +47,10 @@ class Trainer {
     std::int64_t step = 0, tokens = 0, evaluated = -1;
     std::optional<double> best_loss;
     std::int64_t best_step = 0;
+    std::int64_t skipped = 0;         // positions in the order of batches that rollbacks have left out
+    std::int64_t skips_in_a_row = 0;  // steps that were not applied, up to this one
+    std::int64_t bad_step = 0;        // the latest step that made the run go back …
+    std::int64_t rollbacks = 0;       // … how often, without passing it
   };
 
   Trainer(const Config& config, const Dataset& data, Model& model, CheckpointStore& store,
@@ -55,7 +67,15 @@ class Trainer {
  private:
   void loop();
   void step();
-  void save();
+  void count(const StepResult& result, double ms);
+  void nonfinite_step(const StepResult& result, double ms);
+  bool weights_finite();
+  void go_back_or_stop(AnomalyEvent event);
+  void roll_back(AnomalyEvent event);
+  void begin_again();
+  void look_for_spike(const StepResult& result);
+  void save(bool required = false);
+  bool goes_on_without(const Error& error);
   void announce_checkpoint(double cost);
   void evaluate_now();
   bool save_due() const;
@@ -78,9 +98,14 @@ class Trainer {
   TrainBatches batches_;
   std::optional<EvalBatches> validation_;
   Progress progress_;
-  std::int64_t saved_ = -1;  // step of the last save
-  double saved_at_ = 0;      // seconds()
-  double save_seconds_;      // what a save costs, as far as known
+  SpikeWatch spikes_;
+  std::optional<std::int64_t> begin_bytes_;  // of the metrics before step 0; empty when resumed
+  std::vector<AnomalyEvent> undone_{};       // the rollbacks since the last save
+  std::int64_t saved_ = -1;                  // step of the last save
+  std::int64_t not_saved_ = -1;              // step of the last save that failed
+  std::int64_t failed_saves_ = 0;            // in a row
+  double saved_at_ = 0;                      // seconds()
+  double save_seconds_;                      // what a save costs, as far as known
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

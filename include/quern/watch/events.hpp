@@ -158,6 +158,7 @@ class Observer {
 
 /// Forwards every event to each observer in the order in which they were added. An observer that throws is
 /// dropped, the others are told so with on_note, and training goes on: nobody who watches can break a run.
+/// (That the process has no memory left is passed on: std::bad_alloc.)
 class Observers final : public Observer {
  public:
   /// Adds an observer; the caller keeps it alive as long as this list.

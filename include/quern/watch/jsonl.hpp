@@ -77,6 +77,9 @@ class JsonlWriter final : public JsonlEvents {
   /// fsync fails.
   std::int64_t sync();
 
+  /// Goes back to `offset`, which offset() has returned: what was said since then never was.
+  void cut(std::int64_t offset);
+
   /// Bytes that sync() would return: written or still to be written.
   std::int64_t offset() const { return offset_; }
 

@@ -48,10 +48,18 @@ void softmax_step(float* score, int64_t keys, Running& state) {
   }
 }
 
-/// What is left to do for a sum of weights: 1 / total (0 when there was nothing) and the natural logsumexp.
-QUERN_INLINE float finish_row(float largest_score, float total, float* lse) {
-  *lse = total == 0 ? -__builtin_inff() : largest_score / log2_e + __builtin_logf(total);
-  return total == 0 ? 0 : 1 / total;
+/// What is left to do for query t's sum of weights: 1 / total and the natural logsumexp. No total: nothing
+/// was seen, which gives 0 and -inf; or every score was -inf, which is no number to divide by.
+QUERN_INLINE float finish_row(const AttentionHead& head, int64_t t, float largest_score, float total,
+                              float* lse) {
+  if (total != 0) {
+    *lse = largest_score / log2_e + __builtin_logf(total);
+    return 1 / total;
+  }
+  const int64_t begin = larger(0, span_begin(head, t)), end = span_end(head, t);
+  const bool sees = end > begin || smaller(head.globals, end) > 0;
+  *lse = sees ? __builtin_nanf("") : -__builtin_inff();
+  return sees ? __builtin_nanf("") : 0;
 }
 
 /// Queries [begin, end), at most as many as Products holds.
@@ -93,7 +101,7 @@ void forward_panels(const AttentionHead& head, const AttentionOutput& to, int64_
     if (state[p].fresh) zero(x.out + p * x.size, x.size);
     float scale[panel] = {};
     for (int64_t i = 0; i < count; ++i)
-      scale[i] = finish_row(state[p].largest[i], state[p].total[i], to.lse + first + i);
+      scale[i] = finish_row(head, first + i, state[p].largest[i], state[p].total[i], to.lse + first + i);
     unpack_columns(static_cast<T*>(to.out) + first * to.stride, to.stride, count, head.width,
                    x.out + p * x.size, scale, 0);
   }
@@ -199,9 +207,10 @@ void forward_row(const AttentionHead& head, const AttentionOutput& to, int64_t t
   read(0, smaller(head.globals, smaller(keys_begin, keys_end)));
   read(larger(0, keys_begin), keys_end);
   for (int64_t g = 0; g < count; ++g)
-    copy_rows(static_cast<T*>(to.out) + t * to.stride + (first + g) * group.out_stride, to.stride,
-              rows[g].out, width, 1, width,
-              finish_row(rows[g].largest, rows[g].total, to.lse + t + (first + g) * group.lse_stride));
+    copy_rows(
+        static_cast<T*>(to.out) + t * to.stride + (first + g) * group.out_stride, to.stride, rows[g].out,
+        width, 1, width,
+        finish_row(head, t, rows[g].largest, rows[g].total, to.lse + t + (first + g) * group.lse_stride));
 }
 
 template <class Products>
