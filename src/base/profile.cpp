@@ -27,9 +27,13 @@ void Profile::stop() {
   if (active_ == this) active_ = nullptr;
 }
 
-void Profile::add(const Slice& slice) {
+void Profile::add(const Slice& slice) noexcept {
   const std::lock_guard lock(mutex_);
-  slices_.push_back(slice);
+  try {
+    slices_.push_back(slice);
+  } catch (const std::bad_alloc&) {
+    incomplete_ = true;
+  }
 }
 
 void ScopedSlice::end() {

@@ -1,10 +1,7 @@
 // quern train
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -30,26 +27,6 @@ namespace {
 struct TrainOptions : ConfigOptions {
   std::string run_dir, resume, colour = "auto";
   bool overwrite = false, quiet = false, verbose = false, json = false;
-};
-
-/// A file open for appending, closed at the end.
-class Descriptor {
- public:
-  Descriptor() = default;
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  void open(const std::filesystem::path& path) {
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd_ < 0)
-      throw Error(ErrorKind::io, std::string("cannot open: ") + std::strerror(errno), "", path.string());
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_ = -1;
 };
 
 /// What --verbose says before a start: the machine, and each value that is not the default.
@@ -80,7 +57,7 @@ int run(const TrainOptions& options) {
   if (request.config_files.empty() && request.resume.empty()) request.config_files = {default_config()};
   Files files;
   const Terminal terminal = inspect_terminal(STDERR_FILENO, colour_policy(options.colour).value());
-  Descriptor log;
+  File log;
   std::string command;  // what the model is for
   const auto watch = [&](Observers& observers, const Config& config, const std::filesystem::path& run_dir) {
     command = framing_of(config) == Framing::stream   ? "sample"
@@ -96,8 +73,8 @@ int run(const TrainOptions& options) {
     observers.add(std::make_unique<SampleFiles>(files, run_dir / "samples"));
     if (config.watch.tensorboard)
       observers.add(std::make_unique<TensorBoard>(files, run_dir / "tb", settings_of(config)));
-    log.open(run_dir / "log.txt");  // the same lines without a terminal's manners
-    console.terminal = {log.fd(), false, false, true, false, 80};
+    log = files.append(run_dir / "log.txt");  // the same lines without a terminal's manners
+    console.terminal = {log.descriptor(), false, false, true, false, 80};
     console.quiet = false;
     observers.add(std::make_unique<Console>(console));
     observers.add(std::make_unique<ReportWriter>(files, run_dir));

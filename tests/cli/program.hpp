@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ struct Start {
   /// Descriptors in place of the files that take stdout and stderr; `closed`: the program has none.
   std::optional<int> out = {}, err = {};
   uid_t user = 0;              // not 0: the user that it becomes
+  rlim_t descriptors = 0;      // not 0: as many may be open at once
   bool ignore_hangup = false;  // as under nohup
   static constexpr int closed = -1;
 };
@@ -83,6 +85,8 @@ class Program {
     ::dup2(in, 0);
     out == Start::closed ? ::close(1) : ::dup2(out, 1);
     err == Start::closed ? ::close(2) : ::dup2(err, 2);
+    const rlimit descriptors{start.descriptors, start.descriptors};
+    if (start.descriptors != 0 && ::setrlimit(RLIMIT_NOFILE, &descriptors) != 0) ::_exit(126);
     if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(126);
     if (start.user != 0 &&
         (::setgroups(0, nullptr) != 0 || ::setgid(start.user) != 0 || ::setuid(start.user) != 0))

@@ -31,6 +31,8 @@ class File {
 
   bool is_open() const { return descriptor_ >= 0; }
   const std::filesystem::path& path() const { return path_; }
+  /// For whoever writes by himself; -1 when nothing is open.
+  int descriptor() const { return descriptor_; }
 
   /// All bytes, at the end of a file opened by append(), else behind those written before.
   void write(const void* data, std::size_t bytes);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -66,10 +67,14 @@ class Profile {
   double now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - made_).count();
   }
-  /// From any thread.
-  void add(const Slice& slice);
+  /// From any thread, and where nothing may be thrown.
+  void add(const Slice& slice) noexcept;
 
-  const std::vector<Slice>& slices() const { return slices_; }
+  /// Throws std::bad_alloc when there was no memory for one of them.
+  const std::vector<Slice>& slices() const {
+    if (incomplete_) throw std::bad_alloc();
+    return slices_;
+  }
   void clear() { slices_.clear(); }
 
  private:
@@ -78,6 +83,7 @@ class Profile {
   std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::vector<Slice> slices_;
+  bool incomplete_ = false;
 };
 
 /// A slice from here to the closing brace, on the thread that trains. `name` is a literal.

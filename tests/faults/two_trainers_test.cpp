@@ -1,11 +1,12 @@
 // Two trainers on one directory: one trains, the other is told who does.
 #include "cli/runs.hpp"
+#include "faults/long_tests.hpp"
 
 using namespace quern::test;
 namespace fs = std::filesystem;
 
 TEST_CASE("of two trainers that start at once one goes on, and the other is exit 7 and names it; 20 times") {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < times(20, 100); ++round) {
     const TemporaryDirectory directory, other;
     const fs::path path = directory / "run";
     const auto words = resume_words(path, {"run.max_steps=2", "run.eval_batches=1"});

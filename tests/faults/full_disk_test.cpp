@@ -103,3 +103,46 @@ TEST_CASE(
   CHECK(with_checkpoints >= 3);
   CHECK(completed >= 1);
 }
+
+TEST_CASE(
+    "on_checkpoint_error continue: three saves in a row may fail, the fourth ends the run with exit 4") {
+  const TemporaryDirectory directory;
+  const fs::path whole = directory / "whole", disk = directory / "disk", path = disk / "run";
+  const std::vector<std::string> settings = {"run.max_steps=12", "run.eval_interval=0", "run.eval_batches=1",
+                                             "run.on_checkpoint_error=continue"};
+  const auto with_interval = [&](const char* interval) {
+    std::vector<std::string> all = settings;
+    all.push_back(std::string("run.checkpoint_interval=") + interval);
+    return all;
+  };
+  REQUIRE(run(resume_words(whole, with_interval("2")), directory).code == 0);
+  fs::create_directory(disk);
+  SmallDisk small(disk);
+  if (!small.mount(600 << 10)) {
+    WARN("no disks can be mounted here (this takes root): a full disk is not tried");
+    return;
+  }
+  // There is room for the first checkpoint, of step 2, and not for a second one.
+  Outcome o = run(resume_words(path, with_interval("2")), directory);
+  CAPTURE(o.err);
+  CHECK(o.code == 4);
+  for (const char* warning : {"step 4 was not saved, 1 of at most 3 times in a row: ",
+                              "step 6 was not saved, 2 of", "step 8 was not saved, 3 of"})
+    CHECK(has(o.err, warning));
+  CHECK(has(o.err, "No space left on device"));
+  CHECK(has(o.err, "failed after step 10"));
+  quern::Files files;
+  quern::CheckpointStore store(files, path);
+  CHECK(store.steps() == std::vector<std::int64_t>{2});
+  CHECK_NOTHROW(quern::open_checkpoint(files, store.path_of(2)));
+  REQUIRE(small.resize(8 << 20));
+  REQUIRE(run(resume_words(path, with_interval("2")), directory).code == 0);
+  check_same_run(path, whole);
+
+  // The save after the last step is never left out.
+  REQUIRE(small.mount(600 << 10));
+  o = run(resume_words(path, with_interval("5")), directory);
+  CHECK(o.code == 4);
+  CHECK(has(o.err, "step 10 was not saved, 1 of"));
+  CHECK(has(o.err, "failed after step 12"));
+}

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "cli/runs.hpp"
+#include "faults/long_tests.hpp"
 
 using namespace quern::test;
 namespace fs = std::filesystem;
@@ -36,8 +37,9 @@ TEST_CASE("50 signals at random instants: exit 128+n, and the run ends as if not
   const std::chrono::duration<double> uninterrupted = std::chrono::steady_clock::now() - begin;
 
   std::mt19937 random(50);
+  const int wanted = times(50, 200);
   int signals = 0, saved = 0;
-  for (int starts = 0; signals < 50 && starts < 500; ++starts) {
+  for (int starts = 0; signals < wanted && starts < 10 * wanted; ++starts) {
     const int signal = std::array{SIGINT, SIGTERM, SIGHUP}[static_cast<std::size_t>(starts % 3)];
     Program program(resume_words(path, settings), directory);
     sleep_for_random(uninterrupted.count() / 2, static_cast<std::uint32_t>(random()));
@@ -55,7 +57,7 @@ TEST_CASE("50 signals at random instants: exit 128+n, and the run ends as if not
     check_same_run(path, whole);
     fs::remove_all(path);
   }
-  CHECK(signals == 50);
+  CHECK(signals == wanted);
   CHECK(saved > 10);
   REQUIRE(run(resume_words(path, settings), directory).code == 0);
   check_same_run(path, whole);

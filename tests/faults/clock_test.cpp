@@ -1,0 +1,79 @@
+// The clock of the machine jumps, or is wrong from the start.
+#include <map>
+
+#include "cli/runs.hpp"
+
+using namespace quern::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// libfaketime, which lies about the time of day and not about what has passed; empty where it is missing.
+std::string faketime() {
+  std::error_code none;
+  for (const auto& folder : fs::directory_iterator("/usr/lib", none)) {
+    const fs::path library = folder.path() / "faketime/libfaketime.so.1";
+    if (fs::exists(library, none)) return library.string();
+  }
+  return {};
+}
+
+void check_durations(const fs::path& path) {
+  std::istringstream metrics(get(path / "metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    const auto event = nlohmann::json::parse(line);
+    CAPTURE(line);
+    for (const char* name :
+         {"ms", "data_ms", "forward_ms", "backward_ms", "optimizer_ms", "tokens_per_second", "seconds"}) {
+      if (!event.contains(name)) continue;
+      CHECK(event[name].get<double>() >= 0);
+      CHECK(event[name].get<double>() < 1e6);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("years forth and back, 1970 and 2038: durations are what passed, and the run is the same") {
+  const TemporaryDirectory directory;
+  const std::string library = faketime();
+  if (library.empty()) {
+    WARN("libfaketime is missing (tools/setup.sh test): the clock does not jump");
+    return;
+  }
+  const fs::path whole = directory / "whole", clock = directory / "clock";
+  const std::vector<std::string> settings = {"run.max_steps=300", "run.checkpoint_interval=100",
+                                             "run.eval_interval=100"};
+  REQUIRE(run(resume_words(whole, settings), directory).code == 0);
+  Start start;
+  start.environment = {"LD_PRELOAD=" + library, "FAKETIME_TIMESTAMP_FILE=" + clock.string(),
+                       "FAKETIME_NO_CACHE=1", "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"};
+  const std::map<std::string, std::string> jumps = {
+      {"+0", "+1y"}, {"+1y", "-1y"}, {"1970-01-01 00:00:01", "2038-01-19 03:14:00"}};
+  int number = 0;
+  for (const auto& [first, second] : jumps) {
+    const fs::path path = directory / ("run" + std::to_string(number++));
+    put(clock, first + "\n");
+    Program program(resume_words(path, settings), directory, start);
+    CAPTURE(first, second);
+    REQUIRE(wait_for_metrics(program, path, "\"step\":20,"));
+    put(clock, second + "\n");
+    REQUIRE(wait_for_metrics(program, path, "\"step\":120,"));
+    put(clock, first + "\n");
+    const Outcome o = program.wait();
+    CAPTURE(o.err);
+    CHECK(o.code == 0);
+    CHECK(!has(o.err, "ETA ?"));
+    CHECK(!has(o.err, "ETA -"));
+    check_durations(path);
+    check_same_run(path, whole);
+  }
+  // A checkpoint is chosen by its step, whatever the dates of the files.
+  fs::last_write_time(directory / "run0/ckpt/step-000000100", fs::file_time_type::clock::now());
+  fs::last_write_time(directory / "run0/ckpt/step-000000300", fs::file_time_type::min());
+  const Outcome o =
+      run({"sample", "--run", (directory / "run0").string(), "--max-new-tokens", "1"}, directory);
+  CHECK(o.code == 0);
+  const Outcome resumed = run(resume_words(directory / "run0", {"run.max_steps=301"}), directory);
+  CHECK(has(resumed.err, "resumed after step 300"));
+}

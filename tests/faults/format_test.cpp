@@ -1,0 +1,88 @@
+// Runs of every version of the checkpoint's format are kept in tests/fixtures/checkpoints: they load, and the
+// model writes what it wrote then.
+#include <map>
+#include <sstream>
+
+#include "cli/runs.hpp"
+#include "quern/train/checkpoint_store.hpp"
+
+using namespace quern::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string decoded(const std::string& base64) {
+  constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0;
+  int held = 0;
+  for (const char c : base64) {
+    const std::size_t value = alphabet.find(c);
+    if (value == alphabet.npos) continue;  // '=' at the end
+    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    if ((held += 6) >= 8) bytes += static_cast<char>(bits >> (held -= 8) & 0xFF);
+  }
+  return bytes;
+}
+
+/// Unpacks a fixture: "=~ PATH" begins a text and "== PATH" another file, whose bytes follow in base64; lines
+/// of "#" are for people, "> TEXT" is what the model wrote.
+std::string unpack(const fs::path& fixture, const fs::path& to) {
+  std::istringstream lines(get(fixture));
+  std::string path, wrote;
+  bool is_text = false;
+  std::map<std::string, std::string> files;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    if (line.starts_with("> ")) {
+      wrote += line.substr(2) + "\n";
+    } else if (line.starts_with("== ") || line.starts_with("=~ ")) {
+      is_text = line[1] == '~';
+      path = line.substr(3);
+    } else {
+      files[path] += is_text ? line + "\n" : decoded(line);  // lines of 120 characters are whole bytes
+    }
+  }
+  for (const auto& [name, bytes] : files) {
+    fs::create_directories((to / name).parent_path());
+    put(to / name, bytes);
+  }
+  return wrote;
+}
+
+}  // namespace
+
+TEST_CASE("a run of each version of the format loads whole, and its model writes what it wrote then") {
+  int versions = 0;
+  for (const auto& fixture : fs::directory_iterator(QUERN_SOURCE_DIR "/tests/fixtures/checkpoints")) {
+    const TemporaryDirectory directory;
+    const fs::path path = directory / "run";
+    const std::string wrote = unpack(fixture.path(), path);
+    CAPTURE(fixture.path().filename().string());
+    REQUIRE(!wrote.empty());
+    quern::Files files;
+    auto found = quern::CheckpointStore(files, path).find_latest();
+    REQUIRE(found.checkpoint);
+    CHECK(found.warnings.empty());
+    const Outcome o = run({"sample", "--run", path.string(), "--checkpoint", "last", "--prompt", "The ",
+                           "--temperature", "0", "--max-new-tokens", "40"},
+                          directory);
+    CAPTURE(o.err);
+    CHECK(o.code == 0);
+    CHECK(o.out == wrote);
+    ++versions;
+
+    // A version that this program does not know is refused as such.
+    const fs::path manifest = found.checkpoint->path() / "manifest.json";
+    found.checkpoint.reset();
+    std::string text = get(manifest);
+    const std::size_t at = text.find("\"version\": 1");
+    REQUIRE(at != text.npos);
+    put(manifest, text.replace(at, 12, "\"version\": 9"));
+    const Outcome newer = run({"sample", "--run", path.string(), "--checkpoint", "last"}, directory);
+    CHECK(newer.code == 3);
+    CAPTURE(newer.err);
+    CHECK(has(newer.err, "version"));
+  }
+  CHECK(versions >= 1);
+}
