@@ -16,6 +16,7 @@
 #include "quern/train/load.hpp"
 #include "quern/train/objective.hpp"
 #include "quern/train/run_directory.hpp"
+#include "quern/train/schedule.hpp"
 #include "quern/train/trainer.hpp"
 #include "quern/watch/format.hpp"
 
@@ -136,6 +137,17 @@ void note_machine(const nlohmann::json& state, std::vector<std::string>& warning
                      ": from here on its numbers are others in their last digits");
 }
 
+/// The schedule's end is the run's from its start on: what is added to it is trained at the rate there.
+void note_schedule(const Config& config, std::vector<std::string>& warnings) {
+  const std::int64_t end = config.schedule.decay_steps;
+  const bool ends =
+      config.schedule.kind != ScheduleKind::constant && config.schedule.kind != ScheduleKind::inverse_sqrt;
+  if (!ends || end >= config.run.max_steps) return;
+  warnings.push_back("the schedule ends at step " + std::to_string(end) +
+                     ", where the run was to end when it began: the steps behind it have the learning rate " +
+                     scientific(learning_rate(end, config.optim, config.schedule), 3));
+}
+
 Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                const std::optional<fs::path>& named) {
   RunDirectory directory = RunDirectory::resume(files, run);
@@ -173,6 +185,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                       ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
     note_machine(session.checkpoint->state(), session.warnings);
+    note_schedule(config, session.warnings);
     check_metrics(files, session.directory.metrics(), metrics_bytes(*session.checkpoint));
     store.discard_after(session.checkpoint->step());  // only now: a resume that is refused deletes nothing
   }

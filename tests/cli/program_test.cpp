@@ -260,6 +260,19 @@ TEST_CASE("a file that may not grow further is an error with exit 4, and the run
   CHECK(get(directory / "run" / model) == get(whole / "run" / model));
 }
 
+TEST_CASE("a run that is made longer is told at which rate its new steps are trained") {
+  const TemporaryDirectory directory;
+  const std::string path = (directory / "run").string();
+  REQUIRE(run({"train", "--quiet", "--config", configs + "tiny.json", "--set", "run.max_steps=4", "--set",
+               "schedule.min_learning_rate=1e-4", "--run-dir", path},
+              directory)
+              .code == 0);
+  const Outcome longer = run({"train", "--quiet", "--resume", path, "--set", "run.max_steps=6"}, directory);
+  CHECK(longer.code == 0);
+  CHECK(has(longer.err, "the schedule ends at step 4"));
+  CHECK(has(longer.err, "the learning rate 1e-4"));
+}
+
 TEST_CASE("threads do not change what our kernels compute; the program obeys run.threads") {
   const TemporaryDirectory one, two;
   REQUIRE(train(one, {"run.threads=1"}).code == 0);
