@@ -14,6 +14,8 @@ template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;  // for clang before 17
 
 /// 12, 0.5, 1e+12: an integer without a point as long as it is short.
 std::string number_text(double x) {
@@ -98,27 +100,33 @@ class Reader {
   bool integers(const Json& json, std::vector<std::int64_t>& out) {
     const auto* list = std::get_if<Json::List>(&json.value);
     if (!list) return expected("a list of integers", json);
-    bool good = true;
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      index_ = "." + std::to_string(i);
-      good = integer((*list)[i], out.emplace_back()) && good;
-    }
-    return good;
+    return entries(*list, out, [this](const Json& entry, std::int64_t& to) { return integer(entry, to); });
   }
 
   bool texts(const Json& json, std::vector<std::string>& out) {
     if (json.is<std::string>()) return text(json, out.emplace_back());
     const auto* list = std::get_if<Json::List>(&json.value);
     if (!list) return expected("a string or a list of strings", json);
+    return entries(*list, out, [this](const Json& entry, std::string& to) { return text(entry, to); });
+  }
+
+ private:
+  /// Each entry by `read`; a list with many mistakes is not read to its end.
+  template <class T, class Read>
+  bool entries(const Json::List& list, std::vector<T>& out, Read read) {
+    constexpr std::size_t most_entries = 4096, most_problems = 20;
+    if (list.size() > most_entries)
+      return fail("expected a list of at most " + std::to_string(most_entries) + " entries, found " +
+                      std::to_string(list.size()),
+                  "", list.front());
     bool good = true;
-    for (std::size_t i = 0; i < list->size(); ++i) {
+    for (std::size_t i = 0; i < list.size() && problems_.size() < most_problems; ++i) {
       index_ = "." + std::to_string(i);
-      good = text((*list)[i], out.emplace_back()) && good;
+      good = read(list[i], out.emplace_back()) && good;
     }
     return good;
   }
 
- private:
   bool fail(const std::string& what, const std::string& hint, const Json& json) {
     problems_.push_back({field_.path + index_, what, hint, json.at});
     return false;

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "json_bounds.hpp"
 #include "quern/base/suggest.hpp"
 
 namespace quern {
 
 namespace {
-
-constexpr std::size_t max_depth = 64;
 
 /// Finds each token's place in the text, in step with the parser's events: nlohmann's SAX interface has no
 /// positions. It only ever walks over text that the parser's lexer has accepted.
@@ -77,17 +76,16 @@ class Locator {
 };
 
 /// Builds the tree from nlohmann's events; throws Error at the first mistake.
-class Builder {
+class Builder : public JsonEvents {
  public:
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
-
   Builder(std::string_view text, std::string_view name, ErrorKind kind, DuplicateKeys duplicates,
-          std::int64_t first_line)
-      : text_(text), name_(name), kind_(kind), duplicates_(duplicates), locator_(text, first_line) {}
+          std::int64_t first_line, std::vector<std::uint32_t> members)
+      : text_(text),
+        name_(name),
+        kind_(kind),
+        duplicates_(duplicates),
+        locator_(text, first_line),
+        members_(std::move(members)) {}
 
   bool null() { return scalar(nullptr); }
   bool boolean(bool value) { return scalar(value); }
@@ -105,6 +103,7 @@ class Builder {
   bool start_array(std::size_t) { return open(Json::List{}); }
   bool key(string_t& key) {
     const TextPosition at = locator_.next();
+    count(at);
     locator_.skip_string();
     std::get<Json::Object>(open_.back()->value).push_back({std::move(key), at, {}});
     return true;
@@ -132,6 +131,7 @@ class Builder {
     const TextPosition at = locator_.next();
     if (open_.size() == max_depth)
       fail("nested deeper than " + std::to_string(max_depth) + " levels", "", at);
+    if (opened_ < members_.size()) container.reserve(members_[opened_++]);
     open_.push_back(put(std::move(container), at));
     locator_.skip_bracket();
     return true;
@@ -146,6 +146,7 @@ class Builder {
 
   // Pointers into open_ stay valid: only the innermost container grows.
   Json* put(Json::Value value, TextPosition at) {
+    count(at);
     Json* target = &root;
     if (!open_.empty()) {
       if (auto* list = std::get_if<Json::List>(&open_.back()->value)) {
@@ -157,6 +158,14 @@ class Builder {
     target->value = std::move(value);
     target->at = at;
     return target;
+  }
+
+  /// One more value or key, which stands there.
+  void count(TextPosition at) {
+    if (++seen_ > max_values(text_.size()))
+      fail("more than " + std::to_string(max_values(text_.size())) +
+               " values and keys, too many for a text of " + std::to_string(text_.size()) + " bytes",
+           "", at);
   }
 
   void refuse_duplicates(const Json::Object& object) const {
@@ -179,6 +188,8 @@ class Builder {
   DuplicateKeys duplicates_;
   Locator locator_;
   std::vector<Json*> open_;
+  std::vector<std::uint32_t> members_;  // of each list and object, as they open
+  std::size_t opened_ = 0, seen_ = 0;
 };
 
 /// The part of nlohmann's message that says what is wrong: "unexpected '}', expected a string".
@@ -265,9 +276,15 @@ JsonDocument parse_strict(std::string_view text, std::string_view name, ErrorKin
   if (const std::size_t nul = text.find('\0'); nul != text.npos) refuse(nul, "holds a NUL byte", "");
   if (const std::size_t bad = first_non_utf8(text); bad < text.size()) refuse(bad, "is not UTF-8 here", "");
 
-  Builder builder(text, name, kind, duplicates, first_line);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &builder, nlohmann::json::input_format_t::json,
-                            /*strict=*/true, /*ignore_comments=*/true);
+  const std::string plain = with_plain_spaces(text, JsonComments::blank);
+  const auto parse = [&plain](auto& events) {
+    nlohmann::json::sax_parse(plain.begin(), plain.end(), &events, nlohmann::json::input_format_t::json,
+                              /*strict=*/true, /*ignore_comments=*/true);
+  };
+  MemberCounter counter(max_values(text.size()));
+  parse(counter);
+  Builder builder(text, name, kind, duplicates, first_line, std::move(counter.members));
+  parse(builder);
   return {std::move(builder.root), std::string(name), kind};
 }
 

@@ -16,8 +16,9 @@ constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1a\n";
   throw Error(ErrorKind::file, what, hint, name);
 }
 
-/// A picture of zeros; its sides may be anything that a header can say.
-Picture blank(std::int64_t width, std::int64_t height, std::int64_t channels, const std::string& name) {
+/// The bytes of a picture, whose sides may be anything that a header can say.
+std::size_t bytes_of(std::int64_t width, std::int64_t height, std::int64_t channels,
+                     const std::string& name) {
   if (width < 1 || height < 1) fail(name, "an image without a pixel");
   if (height > kMaxPictureBytes / width || height * width > kMaxPictureBytes / channels) {
     fail(name,
@@ -25,9 +26,7 @@ Picture blank(std::int64_t width, std::int64_t height, std::int64_t channels, co
              " pixels is larger than 64 MiB",
          "make the images smaller");
   }
-  Picture picture{height, width, channels, {}};
-  picture.pixels.resize(static_cast<std::size_t>(height * width * channels));
-  return picture;
+  return static_cast<std::size_t>(height * width * channels);
 }
 
 /// libpng's simplified interface, which frees what it holds whatever happens.
@@ -50,7 +49,13 @@ Picture decode_png(std::string_view bytes, const std::string& name) {
   if ((image.format & PNG_FORMAT_FLAG_ALPHA) != 0)
     fail(name, "a PNG with an alpha channel", "save it without transparency");
   const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
-  Picture picture = blank(image.width, image.height, colour ? 3 : 1, name);
+  Picture picture{image.height, image.width, colour ? 3 : 1, {}};
+  const std::size_t size = bytes_of(picture.width, picture.height, picture.channels, name);
+  // Nothing is allocated for what cannot come: deflate makes at most 1,032 bytes of one, of eight pixels
+  // each.
+  if (std::uint64_t{image.height} * image.width / (8 * 1032) > bytes.size())
+    fail(name, "a damaged PNG: its header says more pixels than the file can hold", "save or fetch it again");
+  picture.pixels.resize(size);
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits mean what 8 bits do, unless the file says otherwise
   image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   if (png_image_finish_read(&image, nullptr, picture.pixels.data(), 0, nullptr) == 0) reader.fail_with(name);
@@ -118,19 +123,26 @@ Picture decode_pnm(std::string_view bytes, const std::string& name) {
   const std::int64_t white = reader.number(65535);
   if (white < 1 || white > 255)
     fail(name, "a PGM or PPM with " + std::to_string(white) + " for white", "1 to 255 are read");
-  Picture picture = blank(width, height, kind == '2' || kind == '5' ? 1 : 3, name);
+  Picture picture{height, width, kind == '2' || kind == '5' ? 1 : 3, {}};
+  const std::size_t size = bytes_of(width, height, picture.channels, name);
   if (text) {
+    if (size > bytes.size())
+      fail(name,
+           "a damaged PGM or PPM: its header says " + std::to_string(size) + " numbers, the file has " +
+               std::to_string(bytes.size()) + " bytes",
+           "save or fetch it again");
+    picture.pixels.resize(size);
     for (std::uint8_t& pixel : picture.pixels) pixel = static_cast<std::uint8_t>(reader.number(white));
     reader.end();
   } else {
     const std::string_view raster = reader.raster();
-    if (raster.size() != picture.pixels.size()) {
+    if (raster.size() != size) {
       fail(name,
            "a damaged PGM or PPM: " + std::to_string(raster.size()) + " bytes of pixels where " +
-               std::to_string(picture.pixels.size()) + " were expected",
+               std::to_string(size) + " were expected",
            "save or fetch it again");
     }
-    std::copy(raster.begin(), raster.end(), picture.pixels.begin());
+    picture.pixels.assign(raster.begin(), raster.end());
   }
   for (std::uint8_t& pixel : picture.pixels) {
     if (pixel > white) fail(name, "a damaged PGM or PPM: a pixel is brighter than white");

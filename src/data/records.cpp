@@ -36,8 +36,30 @@ std::string line_place(const std::string& name, std::int64_t line) {
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t") == text.npos; }
 
-/// The lines of a text that has to be UTF-8, without their ends.
-std::vector<std::string_view> lines_of(const TextFile& file) {
+/// The lines of a text that has to be UTF-8, one after the other, without their ends.
+class Lines {
+ public:
+  explicit Lines(const TextFile& file);
+
+  /// The next line; false behind the last one.
+  bool next(std::string_view& line) {
+    if (rest_.empty()) return false;
+    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
+    line = rest_.substr(0, end);
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return true;
+  }
+
+  std::int64_t count() const {
+    return std::count(rest_.begin(), rest_.end(), '\n') + (rest_.empty() || rest_.back() == '\n' ? 0 : 1);
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+Lines::Lines(const TextFile& file) : rest_(file.bytes) {
   const std::string_view bytes = file.bytes;
   if (const std::size_t bad = first_non_utf8(bytes); bad < bytes.size()) {
     throw Error(ErrorKind::file, "is not UTF-8 here", "save it as UTF-8",
@@ -45,15 +67,6 @@ std::vector<std::string_view> lines_of(const TextFile& file) {
   }
   if (bytes.starts_with("\xEF\xBB\xBF"))
     fail(file.name, 1, "begins with a byte order mark", "save it as UTF-8 without BOM");
-  std::vector<std::string_view> lines;
-  for (std::size_t at = 0; at < bytes.size();) {
-    const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
-    std::string_view line = bytes.substr(at, end - at);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    at = end + 1;
-  }
-  return lines;
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -193,7 +206,8 @@ RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t m
   const TextFile file = std::move(read_texts({path}, memory).front());
   RecordSet set;
   std::int64_t number = 0;
-  for (const std::string_view line : lines_of(file)) {
+  Lines lines(file);
+  for (std::string_view line; lines.next(line);) {
     ++number;
     Record record;
     record.place = line_place(path, number);
@@ -210,24 +224,26 @@ RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t m
 
 RecordSet read_parallel(const std::string& source, const std::string& target, std::uint64_t memory) {
   const std::vector<TextFile> files = read_texts({source, target}, memory);
-  const std::vector<std::string_view> sources = lines_of(files[0]), targets = lines_of(files[1]);
-  const bool source_longer = sources.size() > targets.size();
-  const auto& longer = source_longer ? sources : targets;
-  const std::size_t pairs = std::min(sources.size(), targets.size());
-  for (std::size_t i = pairs; i < longer.size(); ++i) {
-    if (is_blank(longer[i])) continue;
-    fail(source_longer ? source : target, static_cast<std::int64_t>(i) + 1,
-         "a line without a partner: " + printable(source) + " has " + std::to_string(sources.size()) +
-             " lines, " + printable(target) + " has " + std::to_string(targets.size()) + " lines",
-         "line by line, the two files hold a text and its translation");
-  }
+  Lines sources(files[0]), targets(files[1]);
+  const std::int64_t n_sources = sources.count(), n_targets = targets.count();
   RecordSet set;
-  set.skipped = static_cast<std::int64_t>(longer.size() - pairs);
-  for (std::size_t i = 0; i < pairs; ++i) {
-    const auto number = static_cast<std::int64_t>(i) + 1;
+  std::int64_t number = 0;
+  for (std::string_view left, right;;) {
+    const bool has_left = sources.next(left), has_right = targets.next(right);
+    if (!has_left && !has_right) break;
+    ++number;
+    if (has_left != has_right) {
+      if (!is_blank(has_left ? left : right))
+        fail(has_left ? source : target, number,
+             "a line without a partner: " + printable(source) + " has " + std::to_string(n_sources) +
+                 " lines, " + printable(target) + " has " + std::to_string(n_targets) + " lines",
+             "line by line, the two files hold a text and its translation");
+      ++set.skipped;
+      continue;
+    }
     Record record;
     record.place = line_place(source, number);
-    if (read_columns(sources[i], targets[i], source, number, RecordKind::pair, record)) {
+    if (read_columns(left, right, source, number, RecordKind::pair, record)) {
       set.records.push_back(std::move(record));
     } else {
       ++set.skipped;

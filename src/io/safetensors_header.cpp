@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "quern/base/check.hpp"
+#include "quern/base/strict_json.hpp"
 
 namespace quern::safetensors {
 namespace {
@@ -291,7 +292,7 @@ Header parse_header(const std::string& json, std::uint64_t data_bytes, const std
     fail_damaged(path, "the header is not JSON at byte " + std::to_string(kLengthBytes + nul));
   }
   HeaderHandler handler(path);
-  nlohmann::json::sax_parse(json, &handler);
+  nlohmann::json::sax_parse(with_plain_spaces(json, JsonComments::keep), &handler);
   check_layout(path, handler.tensors, data_bytes);
   check_names(path, handler.tensors);
   for (TensorInfo& tensor : handler.tensors) {

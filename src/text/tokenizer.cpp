@@ -3,28 +3,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 
-#include "quern/base/files.hpp"
 #include "quern/base/strict_json.hpp"
 #include "quern/base/suggest.hpp"
-#include "quern/text/fingerprint.hpp"
 #include "quern/text/utf8.hpp"
+#include "tokenizer_words.hpp"
 
 namespace quern {
 namespace {
 
-constexpr const char* kByteType = "quern-byte";
-constexpr const char* kCharType = "quern-char";
-constexpr const char* kWordType = "quern-word";
-constexpr int kVersion = 1;
-
-constexpr std::string_view kUnknownWord = "<unk>";
-constexpr std::string_view kBetweenWords = " \t\n";
-constexpr std::int32_t kUnknownId = 0;
-constexpr std::int32_t kNewlineId = 1;
-constexpr std::int32_t kFirstWordId = 2;
+constexpr char32_t kTableEnd = 0x10000;  // a file of twenty bytes may name the last code point
 
 /// An Error about byte `at` of a text: a file's place is path:line:column, a prompt's name opens the
 /// sentence.
@@ -71,52 +59,33 @@ void for_each_word(const Text& text, F&& f) {
   }
 }
 
-bool is_word(std::string_view bytes) {
-  return !bytes.empty() && bytes.find_first_of(kBetweenWords) == bytes.npos &&
-         first_non_utf8(bytes) == bytes.size();
+Error too_long(const Text& text, std::string_view word) {
+  return fault(text, static_cast<std::size_t>(word.data() - text.bytes.data()),
+               "a word of " + std::to_string(word.size()) + " bytes, more than the " +
+                   std::to_string(kMaxWordBytes) + " that a token may have",
+               "train with data.tokenizer \"char\" or \"byte\"");
 }
 
-/// The one character that a string of "chars" holds.
-char32_t single_character(const JsonDocument& document, const Json& item) {
-  const std::string& text = document.string(item);
-  const Utf8Char c = text.empty() ? Utf8Char{} : read_utf8(text);
-  if (c.status != Utf8Char::Status::ok || c.length != text.size()) {
-    document.fail(item, "expected a string of one character, found " + item.describe());
-  }
-  return c.code_point;
-}
-
-/// "chars", the code points of a char tokenizer.
-std::vector<char32_t> read_characters(const JsonDocument& document, const Json& list) {
-  std::vector<char32_t> chars;
-  for (const Json& item : document.list(list)) {
-    const char32_t c = single_character(document, item);
-    if (!chars.empty() && c <= chars.back()) {
-      document.fail(item,
-                    describe_character(c) + " is out of order after " + describe_character(chars.back()),
-                    "\"chars\" lists each character once, in rising order of code points");
-    }
-    chars.push_back(c);
-  }
-  return chars;
-}
-
-/// "words" without the two tokens that are always there.
-std::vector<std::string_view> read_words(const JsonDocument& document, const Json& list) {
-  const Json::List& items = document.list(list);
-  const std::string hint = R"("words" begins with "<unk>" and "\n"; then each word once)";
-  std::set<std::string_view> seen;
-  for (std::size_t id = 0; id < items.size(); ++id) {
-    const std::string& token = document.string(items[id]);
-    const bool good = id == kUnknownId   ? token == kUnknownWord
-                      : id == kNewlineId ? token == "\n"
-                                         : is_word(token);
-    if (!good) document.fail(items[id], "expected another token than " + items[id].describe(), hint);
-    if (!seen.insert(token).second) document.fail(items[id], items[id].describe() + " stands twice", hint);
-  }
-  if (items.size() < kFirstWordId) document.fail(list, "\"words\" has no newline", hint);
+/// The words of all texts but "<unk>", each once, in the order of their bytes. What was gathered is made
+/// distinct whenever it has doubled, so that it stays small beside the text.
+std::vector<std::string_view> distinct_words(std::span<const Text> texts) {
   std::vector<std::string_view> words;
-  for (std::size_t id = kFirstWordId; id < items.size(); ++id) words.push_back(document.string(items[id]));
+  std::size_t limit = 4096;
+  const auto make_distinct = [&words] {
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+  };
+  for (const Text& text : texts) {
+    for_each_word(text, [&](std::string_view word) {
+      if (word == "\n" || word == kUnknownWord) return;
+      if (!is_word(word)) throw too_long(text, word);
+      words.push_back(word);
+      if (words.size() < limit) return;
+      make_distinct();
+      limit = std::max(limit, 2 * words.size());
+    });
+  }
+  make_distinct();
   return words;
 }
 
@@ -136,14 +105,33 @@ Tokenizer Tokenizer::bytes() {
 Tokenizer Tokenizer::from_characters(std::span<const char32_t> sorted) {
   Tokenizer t;
   t.kind_ = Kind::character;
-  t.id_of_.assign(std::size_t{sorted.back()} + 1, -1);
+  t.offsets_.reserve(sorted.size() + 1);
   for (const char32_t c : sorted) {
     std::string token;
     append_utf8(token, c);
-    t.id_of_[c] = t.vocab_size();
+    if (c < kTableEnd) {
+      t.id_of_.resize(std::size_t{c} + 1, -1);
+      t.id_of_[c] = t.vocab_size();
+    }
     t.add_token(token);
   }
   return t;
+}
+
+std::int32_t Tokenizer::character_id(char32_t code_point) const {
+  if (code_point < kTableEnd) return code_point < id_of_.size() ? id_of_[code_point] : -1;
+  std::string wanted;
+  append_utf8(wanted, code_point);
+  std::int32_t low = 0, high = vocab_size();
+  while (low < high) {  // UTF-8 sorts as code points do
+    const std::int32_t middle = (low + high) / 2;
+    if (token_bytes(middle) < wanted) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < vocab_size() && token_bytes(low) == wanted ? low : -1;
 }
 
 Tokenizer Tokenizer::characters(std::span<const Text> texts) {
@@ -163,6 +151,8 @@ Tokenizer Tokenizer::characters(std::span<const Text> texts) {
 Tokenizer Tokenizer::from_words(std::span<const std::string_view> words) {
   Tokenizer t;
   t.kind_ = Kind::word;
+  t.offsets_.reserve(words.size() + 3);
+  t.sorted_.reserve(words.size() + 2);
   t.add_token(kUnknownWord);
   t.add_token("\n");
   for (const std::string_view word : words) t.add_token(word);
@@ -173,10 +163,7 @@ Tokenizer Tokenizer::from_words(std::span<const std::string_view> words) {
 }
 
 Tokenizer Tokenizer::words(std::span<const Text> texts) {
-  std::set<std::string_view> distinct;
-  for (const Text& text : texts) for_each_word(text, [&](std::string_view word) { distinct.insert(word); });
-  distinct.erase("\n");
-  distinct.erase(kUnknownWord);
+  const std::vector<std::string_view> distinct = distinct_words(texts);
   if (distinct.empty())
     throw Error(ErrorKind::file, "no word to make a word tokenizer of: the text is empty");
   std::uint64_t bytes = 0;
@@ -189,7 +176,7 @@ Tokenizer Tokenizer::words(std::span<const Text> texts) {
                  "train with data.tokenizer \"char\" or \"byte\"");
   };
   if (!fits(bytes)) throw too_many();
-  Tokenizer t = from_words(std::vector<std::string_view>(distinct.begin(), distinct.end()));
+  Tokenizer t = from_words(distinct);
   if (!fits(t.to_json().size())) throw too_many();
   return t;
 }
@@ -222,7 +209,7 @@ void Tokenizer::append(std::vector<Id>& ids, const Text& text) const {
     return;
   }
   for_each_character(text, [&](char32_t c, std::size_t at) {
-    const std::int32_t id = c < id_of_.size() ? id_of_[c] : -1;
+    const std::int32_t id = character_id(c);
     if (id < 0) {
       throw fault(text, at,
                   "unknown character " + describe_character(c) + " at byte " + std::to_string(at) +
@@ -266,48 +253,6 @@ std::string_view Tokenizer::token_bytes(std::int32_t id) const {
   QUERN_CHECK(id >= 0 && id < vocab_size(), id, vocab_size());
   const auto i = static_cast<std::size_t>(id);
   return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
-}
-
-std::string Tokenizer::fingerprint() const { return fingerprint_of(to_json()); }
-
-std::string Tokenizer::to_json() const {
-  nlohmann::ordered_json json;
-  json["type"] = "quern-" + std::string(name());
-  json["version"] = kVersion;
-  if (kind_ != Kind::byte) {
-    auto& tokens = json[kind_ == Kind::word ? "words" : "chars"] = nlohmann::ordered_json::array();
-    for (int id = 0; id < vocab_size(); ++id) tokens.push_back(token_bytes(id));
-  }
-  return json.dump() + "\n";
-}
-
-Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  return from_json(read_file(path, max_file_bytes), path.string());
-}
-
-Tokenizer Tokenizer::from_json(std::string_view json, const std::string& name) {
-  const JsonDocument document = parse_strict(json, name, ErrorKind::file);
-  const Json& root = document.root;
-  const Json& type = document.member(root, "type");
-  const std::string& type_name = document.string(type);
-  if (type_name != kByteType && type_name != kCharType && type_name != kWordType) {
-    document.fail(type, "unknown tokenizer type " + type.describe(),
-                  "\"quern-byte\", \"quern-char\" and \"quern-word\" are known");
-  }
-  const std::string tokens = type_name == kCharType ? "chars" : type_name == kWordType ? "words" : "";
-  for (const Json::Member& member : document.object(root)) {
-    const bool known =
-        member.key == "type" || member.key == "version" || (!tokens.empty() && member.key == tokens);
-    if (!known)
-      document.fail(member.value,
-                    "unknown key " + in_quotes(member.key) + " in a " + type_name + " tokenizer");
-  }
-  document.integer(document.member(root, "version"), kVersion, kVersion);
-  if (tokens.empty()) return bytes();
-  const Json& list = document.member(root, tokens);
-  if (document.list(list).empty()) document.fail(list, in_quotes(tokens) + " is empty");
-  return type_name == kCharType ? from_characters(read_characters(document, list))
-                                : from_words(read_words(document, list));
 }
 
 }  // namespace quern

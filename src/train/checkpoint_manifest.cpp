@@ -9,6 +9,7 @@
 
 #include "quern/base/check.hpp"
 #include "quern/base/crc32c.hpp"
+#include "quern/base/strict_json.hpp"
 
 namespace quern {
 namespace {
@@ -69,6 +70,11 @@ std::string render_manifest(const CheckpointManifest& manifest) {
 
 CheckpointManifest parse_manifest(const std::string& text, const std::filesystem::path& path) {
   check_own_checksum(text, path);
+  try {
+    parse_strict(text, path.string(), ErrorKind::file);  // no key twice, no more values than fit into memory
+  } catch (const Error& error) {
+    fail_manifest(path, error.what());
+  }
   const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object() || !object.contains("version")) fail_manifest(path, "it is not JSON of a manifest");
   const std::uint64_t version = number_of(object["version"], std::numeric_limits<std::uint64_t>::max(), path);

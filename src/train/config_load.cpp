@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "config_check.hpp"
 #include "quern/base/files.hpp"
@@ -76,6 +77,7 @@ class Merger {
       });
       std::vector<ConfigErrors::Item> items;
       for (Mistake& mistake : mistakes_) items.push_back(std::move(mistake.item));
+      if (untold_ > 0) items.push_back({"and " + std::to_string(untold_) + " more mistakes", "", ""});
       throw ConfigErrors(std::move(items));
     }
     if (origins) {
@@ -96,8 +98,14 @@ class Merger {
   };
 
   void report(const Origin& where, const std::string& what, const std::string& hint) {
+    if (full()) {
+      ++untold_;
+      return;
+    }
     mistakes_.push_back({where.source, where.at, {what, hint, where.place}});
   }
+
+  bool full() const { return mistakes_.size() == 200; }
 
   Origin in_file(TextPosition at) const { return {source_, at, place(file_, at), place(file_, at)}; }
 
@@ -137,7 +145,7 @@ class Merger {
     // A key that holds dots itself is no path.
     if (!field || member.key.find('.') != std::string::npos) {
       const std::string key = member.key.empty() ? prefix + "\"\"" : printable(path);
-      report(in_file(member.key_at), key + ": unknown key", unknown_hint(prefix, member));
+      report(in_file(member.key_at), key + ": unknown key", full() ? "" : unknown_hint(prefix, member));
       return;
     }
     give(in_file(member.value.at), *field, member.value);
@@ -203,7 +211,7 @@ class Merger {
     const auto [end, error] = std::from_chars(begin, path.data() + path.size(), index);
     if (!field || begin == path.data() + path.size() || error != std::errc() ||
         end != path.data() + path.size()) {
-      report(origin, printable(path) + ": unknown key", unknown_path_hint(path));
+      report(origin, printable(path) + ": unknown key", full() ? "" : unknown_path_hint(path));
       return;
     }
     Json list = value_json(*field);
@@ -281,6 +289,7 @@ class Merger {
   std::map<std::string, Origin> given_;
   std::set<std::string> bad_;
   std::vector<Mistake> mistakes_;
+  std::size_t untold_ = 0;  // mistakes beyond those that anybody would read
 };
 
 /// A file in the directory of `path` with nearly its name.
@@ -319,7 +328,7 @@ Config load_config(const std::vector<std::string>& files, const std::vector<std:
       merger.unreadable_file(error, missing_hint(file));
       continue;
     }
-    merger.read_file({file, text});
+    merger.read_file({file, std::move(text)});
   }
   if (const char* threads = std::getenv("QUERN_THREADS"); threads && *threads) merger.read_threads(threads);
   for (const std::string& argument : sets) merger.read_set(argument);

@@ -2,8 +2,10 @@
 
 #include <numeric>
 #include <system_error>
+#include <variant>
 
 #include "quern/base/check.hpp"
+#include "quern/base/strict_json.hpp"
 #include "quern/text/tokenizer.hpp"
 #include "quern/train/checkpoint_manifest.hpp"
 #include "quern/train/checkpoint_store.hpp"
@@ -30,12 +32,15 @@ PathKind directory_kind(Files& files, const fs::path& path) {
 
 PathKind json_kind(Files& files, const fs::path& path, std::uint64_t bytes) {
   if (bytes > Tokenizer::max_file_bytes) return PathKind::text;
-  const nlohmann::json json =
-      nlohmann::json::parse(read_file(files, path, Tokenizer::max_file_bytes), nullptr, false);
-  if (json.is_discarded()) return path.filename() == kTokenizerName ? PathKind::tokenizer : PathKind::text;
-  const bool ours = json.is_object() && json.contains("type") && json["type"].is_string() &&
-                    json["type"].get<std::string>().starts_with("quern-");
-  return ours ? PathKind::tokenizer : PathKind::text;
+  const std::string text = read_file(files, path, Tokenizer::max_file_bytes);
+  try {
+    const JsonDocument json = parse_strict(text, path.string(), ErrorKind::file);
+    const Json* type = json.root.find("type");
+    const auto* name = type == nullptr ? nullptr : std::get_if<std::string>(&type->value);
+    return name != nullptr && name->starts_with("quern-") ? PathKind::tokenizer : PathKind::text;
+  } catch (const Error&) {
+    return path.filename() == kTokenizerName ? PathKind::tokenizer : PathKind::text;
+  }
 }
 
 /// Bytes of the files in a directory.

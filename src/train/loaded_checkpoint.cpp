@@ -6,6 +6,7 @@
 
 #include "quern/base/check.hpp"
 #include "quern/base/crc32c.hpp"
+#include "quern/base/strict_json.hpp"
 #include "quern/train/checkpoint_manifest.hpp"
 
 namespace quern {
@@ -70,6 +71,7 @@ nlohmann::json read_state(Files& files, const fs::path& path, const CheckpointMa
   if (crc32c(text.data(), text.size()) != expected.crc32c) {
     fail_checkpoint(path, "the file does not match its checksum");
   }
+  parse_strict(text, path.string(), ErrorKind::file);  // no key twice, no more values than fit into memory
   nlohmann::json state = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object()) fail_checkpoint(path, "the file is not a JSON object");
   return state;

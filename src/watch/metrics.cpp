@@ -4,16 +4,17 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "quern/base/check.hpp"
 #include "quern/base/files.hpp"
+#include "quern/base/strict_json.hpp"
 
 namespace quern {
 
 namespace {
 
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 /// One line's fields, each read with its type checked; what is wrong is thrown as a plain sentence.
@@ -26,24 +27,26 @@ class Line {
   explicit Line(const Json& json) : json_(json) {}
 
   std::int64_t whole(const char* name) const {
-    const Json& value = required(name);
-    if (!value.is_number_integer() || value < 0 || value > std::numeric_limits<std::int64_t>::max()) {
+    const auto* value = std::get_if<std::uint64_t>(&required(name).value);
+    if (value == nullptr || !std::in_range<std::int64_t>(*value)) {
       throw Wrong{quoted(name) + " is not a whole number of 0 or more"};
     }
-    return value.get<std::int64_t>();
+    return static_cast<std::int64_t>(*value);
   }
   double number(const char* name) const {
     const Json& value = required(name);
-    if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
-    if (!value.is_number()) throw Wrong{quoted(name) + " is not a number"};
-    return value.get<double>();
+    if (value.is<std::nullptr_t>()) return std::numeric_limits<double>::quiet_NaN();
+    if (const auto* number = std::get_if<double>(&value.value)) return *number;
+    if (const auto* number = std::get_if<std::uint64_t>(&value.value)) return static_cast<double>(*number);
+    if (const auto* number = std::get_if<std::int64_t>(&value.value)) return static_cast<double>(*number);
+    throw Wrong{quoted(name) + " is not a number"};
   }
   std::string text(const char* name) const {
-    const Json& value = required(name);
-    if (!value.is_string()) throw Wrong{quoted(name) + " is not a string"};
-    return value.get<std::string>();
+    const auto* value = std::get_if<std::string>(&required(name).value);
+    if (value == nullptr) throw Wrong{quoted(name) + " is not a string"};
+    return *value;
   }
-  bool has(const char* name) const { return json_.contains(name); }
+  bool has(const char* name) const { return json_.find(name) != nullptr; }
 
   void read(const char* name, std::int64_t& to) const {
     if (has(name)) to = whole(name);
@@ -65,8 +68,8 @@ class Line {
  private:
   static std::string quoted(const char* name) { return "\"" + std::string(name) + "\""; }
   const Json& required(const char* name) const {
-    const auto found = json_.find(name);
-    if (found == json_.end()) throw Wrong{quoted(name) + " is missing"};
+    const Json* found = json_.find(name);
+    if (found == nullptr) throw Wrong{quoted(name) + " is missing"};
     return *found;
   }
 
@@ -117,6 +120,9 @@ void add_step(Metrics& metrics, const Line& line) {
 /// The metrics that tasks have.
 constexpr const char* metric_names[] = {"accuracy", "macro_f1", "exact_match", "mse", "r2"};
 
+/// Each is held against the others of its step.
+constexpr std::size_t max_splits = 64;
+
 void add_eval(Metrics& metrics, const Line& line) {
   EvalEvent eval;
   eval.step = line.whole("step");
@@ -126,8 +132,11 @@ void add_eval(Metrics& metrics, const Line& line) {
   line.read("seconds", eval.seconds);
   for (const char* name : metric_names)
     if (line.has(name)) eval.metrics.push_back({name, line.number(name)});
+  std::size_t splits = 0;  // of this step
   for (auto other = metrics.evals.rbegin(); other != metrics.evals.rend() && other->step >= eval.step;
        ++other) {
+    if (++splits == max_splits)
+      throw Wrong{"more than " + std::to_string(max_splits) + " splits in one step"};
     if (other->step > eval.step || other->split == eval.split) {
       throw Wrong{"the evaluation of step " + std::to_string(eval.step) + " follows that of step " +
                   std::to_string(other->step)};
@@ -149,7 +158,7 @@ void add_anomaly(Metrics& metrics, const Line& line) {
 }
 
 void add(Metrics& metrics, const Json& json) {
-  if (!json.is_object()) throw Wrong{"not a JSON object"};
+  if (!json.is<Json::Object>()) throw Wrong{"not a JSON object"};
   const Line line(json);
   const std::string event = line.text("event");
   if (event == "start") {
@@ -185,6 +194,15 @@ void add(Metrics& metrics, const Json& json) {
   }
 }
 
+/// Nothing where the line is no JSON.
+std::optional<Json> parsed(std::string_view line) {
+  try {
+    return parse_strict(line, "", ErrorKind::file).root;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;
 
 }  // namespace
@@ -206,13 +224,12 @@ Metrics read_metrics(const std::string& path) {
     const bool whole = newline != std::string::npos;
     const std::size_t end = whole ? newline : text.size();
     ++number;
-    const Json json = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const std::optional<Json> json = parsed(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
-    if (json.is_discarded() && !whole) break;  // still being written, or cut short
+    if (!json && !whole) break;  // still being written, or cut short
     try {
-      if (json.is_discarded()) throw Wrong{"not JSON"};
-      add(metrics, json);
+      if (!json) throw Wrong{"not JSON"};
+      add(metrics, *json);
     } catch (const Wrong& wrong) {
       throw Error(ErrorKind::file, "a line of the metrics is wrong: " + wrong.what,
                   "the file was changed or damaged; resuming the run cuts it to its last checkpoint",

@@ -103,6 +103,20 @@ TEST_CASE("a refused value leaves the field alone") {
   CHECK(differences(list, fields_of(untouched)).empty());
 }
 
+TEST_CASE("a list is not read beyond reason") {
+  std::vector<std::string> texts;
+  FieldList list;
+  list("texts", texts, "");
+  Json::List many(4096, Json{std::string("a"), {}});
+  CHECK(assign(list.fields[0], Json{many, {}}).empty());
+  CHECK(texts.size() == 4096);
+  many.push_back(many.front());
+  const std::vector<FieldProblem> problems = assign(list.fields[0], Json{many, {}});
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].what == "expected a list of at most 4096 entries, found 4097");
+  CHECK(assign(list.fields[0], Json{Json::List(100, Json{true, {}}), {}}).size() == 20);
+}
+
 TEST_CASE("ranges as text") {
   CHECK(FieldRange{}.text().empty());
   CHECK(at_least(2).text() == "at least 2");

@@ -122,6 +122,34 @@ TEST_CASE("nesting ends at 64 levels and cannot overflow the stack") {
   CHECK(message(objects).find("nested deeper") != std::string::npos);
 }
 
+TEST_CASE("a text holds 4,096 values and keys and one more for each six bytes") {
+  const auto list = [](std::size_t values, const std::string& each) {
+    std::string text = "[" + each;
+    for (std::size_t i = 1; i < values; ++i) text += "," + each;
+    return text + "]";
+  };
+  CHECK(message(list(4096, "1")).empty());
+  CHECK(message(list(100000, "\"ab\"")).empty() == false);
+  CHECK(message(list(100000, "\"abc\"")).empty());
+  CHECK(message(list(10000, "1")) ==
+        "error[file]: more than 7429 values and keys, too many for a text of 20001 bytes\n  --> "
+        "f.json:1:14858\n");
+  std::string object = "{\"0\":1";
+  for (int i = 1; i < 10000; ++i) object += ",\"" + std::to_string(i) + "\":1";
+  CHECK(message(object + "}").find("values and keys, too many") != std::string::npos);
+  CHECK(message("[" + list(20000, "[]") + "]").find("values and keys, too many") != std::string::npos);
+}
+
+TEST_CASE("white space and comments become spaces, strings stay") {
+  const auto plain = [](std::string_view text) { return with_plain_spaces(text, JsonComments::blank); };
+  CHECK(plain("{\n\t\"a\\\"//b\n\": 1, // c\r\n /* d\n*/2}") == "{  \"a\\\"//b\n\": 1,               2}");
+  CHECK(plain("\"a\\") == "\"a\\");
+  CHECK(plain("1 /* \n") == "1 /*  ");
+  CHECK(plain("1 / \n") == "1 /  ");
+  CHECK(with_plain_spaces("1 // a\n", JsonComments::keep) == "1 // a ");
+  CHECK(message("{} /*\n\n").find("--> f.json:1:4") != std::string::npos);
+}
+
 TEST_CASE("every prefix of a text that does not close is refused") {
   const std::string text =
       "{\"a\": [1, -2.5e3, \"x\\u00e9\\\\\", true, null], /* c */ \"b\": {\"c\": false}}";

@@ -69,6 +69,16 @@ TEST_CASE("several texts make one vocabulary; ids come in both widths", "[text]"
   CHECK(wide == std::vector<std::int32_t>{1, 0, 2, 0});
 }
 
+TEST_CASE("characters beyond the basic plane have ids too", "[text]") {
+  const std::string text =
+      "a\xEF\xBF\xBD\xF0\x90\x80\x80\xF0\x9F\x98\x80\xF4\x8F\xBF\xBF";  // U+61 FFFD 10000 1F600 10FFFF
+  const Tokenizer t = characters_of(text);
+  CHECK(t.encode(text) == std::vector<std::int32_t>{0, 1, 2, 3, 4});
+  CHECK(t.decode(t.encode(text)) == text);
+  for (const char* unknown : {"\xEF\xBF\xBC", "\xF0\x90\x80\x81", "\xF0\x9F\x98\x81", "\xF4\x8F\xBF\xBE"})
+    CHECK_THROWS_AS(t.encode(unknown), Error);
+}
+
 TEST_CASE("an unknown character is named with its place and the tokenizer", "[text]") {
   const Tokenizer t = characters_of("abc\n");
   const Error prompt = error_of([&] { t.encode("ab\xC3\xA9", {"the prompt", ErrorKind::config}); });

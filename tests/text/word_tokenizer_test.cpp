@@ -75,17 +75,29 @@ TEST_CASE("word texts must be UTF-8 and hold a word", "[text]") {
 }
 
 TEST_CASE("a vocabulary that no tokenizer file could hold is refused", "[text]") {
-  const auto words = [](int count, char filling) {  // of 1 MiB each
+  const auto words = [](int count, char filling) {  // of 4,090 bytes and a few digits each
     std::string text;
-    for (int i = 0; i < count; ++i) text += std::to_string(i) + std::string((1 << 20) - 2, filling) + " ";
+    for (int i = 0; i < count; ++i) text += std::to_string(i) + std::string(4090, filling) + " ";
     return text;
   };
-  CHECK(words_of(words(15, 'a')).vocab_size() == 17);
-  const Error error = error_of([&] { words_of(words(17, 'a')); });
+  CHECK(words_of(words(4000, 'a')).vocab_size() == 4002);
+  const Error error = error_of([&] { words_of(words(4200, 'a')); });
   CHECK(error.kind == ErrorKind::file);
-  CHECK(std::string(error.what()).find("17 different words") != std::string::npos);
+  CHECK(std::string(error.what()).find("4200 different words") != std::string::npos);
   CHECK(!error.hint.empty());
-  CHECK_THROWS_AS(words_of(words(3, '\x01')), Error);  // \u0001 in JSON: 18 MiB
+  CHECK_THROWS_AS(words_of(words(800, '\x01')), Error);  // \u0001 in JSON: 19 MiB
+}
+
+TEST_CASE("a word of more than 4 KiB is none", "[text]") {
+  CHECK(words_of(std::string(4096, 'a')).vocab_size() == 3);
+  const Error error = error_of([] { words_of("b\n" + std::string(4097, 'a')); });
+  CHECK(error.kind == ErrorKind::file);
+  CHECK(error.place == "t.txt:2:1");
+  CHECK(std::string(error.what()) == "a word of 4097 bytes, more than the 4096 that a token may have");
+  CHECK(words_of("a").encode(std::string(4097, 'a')) == std::vector<std::int32_t>{0});
+  const std::string file =
+      R"({"type":"quern-word","version":1,"words":["<unk>","\n",")" + std::string(4097, 'a') + "\"]}";
+  CHECK_THROWS_AS(Tokenizer::from_json(file, "tokenizer.json"), Error);
 }
 
 TEST_CASE("a word tokenizer's file is read back as it was written", "[text]") {

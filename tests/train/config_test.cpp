@@ -105,6 +105,18 @@ TEST_CASE("a config nested 100,000 deep, or with a long key, is one mistake") {
         "1:2 " + std::string(60, 'k') + "...: unknown key | `quern config fields` lists all keys\n");
 }
 
+TEST_CASE("200 mistakes are told, the others counted") {
+  std::string text = "{\"a0\": 0";
+  for (int i = 1; i < 1000; ++i) text += ", \"a" + std::to_string(i) + "\": 0";
+  try {
+    read(text + "}");
+    FAIL("no error");
+  } catch (const ConfigErrors& error) {
+    CHECK(error.items.size() == 201);
+    CHECK(error.items.back().what == "and 800 more mistakes");
+  }
+}
+
 TEST_CASE("the printed form") {
   CHECK(errors([] {
           merge_config(

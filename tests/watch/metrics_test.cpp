@@ -182,6 +182,12 @@ TEST_CASE("whatever else is wrong is refused at its line") {
   put(path, eval + eval);
   CHECK(failure(path.string()).what ==
         "a line of the metrics is wrong: the evaluation of step 4 follows that of step 4");
+  std::string splits;
+  for (int i = 0; i < 65; ++i)
+    splits +=
+        R"({"event":"eval","step":4,"split":"s)" + std::to_string(i) + R"(","loss":2,"tokens":5})" + "\n";
+  put(path, splits);
+  CHECK(failure(path.string()).what == "a line of the metrics is wrong: more than 64 splits in one step");
 }
 
 TEST_CASE("what is no run has exit code 7") {

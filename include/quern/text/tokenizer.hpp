@@ -57,8 +57,8 @@ class Tokenizer {
   static Tokenizer characters(std::span<const Text> texts);
 
   /// The distinct words of all texts together, in the order of their bytes. Throws Error(source.kind) for
-  /// bytes that are not UTF-8, with their place, and ErrorKind::file when there is no word at all or when
-  /// there are so many that their tokenizer.json would pass max_file_bytes.
+  /// bytes that are not UTF-8 and a word above 4,096 bytes, with their place, and ErrorKind::file when there
+  /// is no word at all or when there are so many that their tokenizer.json would pass max_file_bytes.
   static Tokenizer words(std::span<const Text> texts);
 
   /// These words, distinct and not "<unk>", in the order given: word i has the id i + 2.
@@ -107,13 +107,14 @@ class Tokenizer {
   Tokenizer() = default;
   void add_token(std::string_view bytes);
   static Tokenizer from_characters(std::span<const char32_t> sorted);
+  std::int32_t character_id(char32_t code_point) const;                  // -1: no token
   static Tokenizer from_words(std::span<const std::string_view> words);  // those behind the first two tokens
   std::int32_t word_id(std::string_view word) const;
 
   Kind kind_ = Kind::byte;
   std::string bytes_;                      // every token's bytes, joined
   std::vector<std::uint32_t> offsets_{0};  // token i is bytes_[offsets_[i], offsets_[i + 1])
-  std::vector<std::int32_t> id_of_;        // char: by code point up to the largest; -1: no token
+  std::vector<std::int32_t> id_of_;        // char: by code point up to the largest below 65,536; -1: no token
   std::vector<std::int32_t> sorted_;       // word: the ids in the order of their bytes
 };
 

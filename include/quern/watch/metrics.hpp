@@ -32,8 +32,9 @@ const EvalEvent* best_evaluation(const Metrics& metrics);
 /// Reads metrics.jsonl. A last line without its newline that is not whole JSON is a write in progress or cut
 /// short and is left out; events of other names are left out too, so that an older program reads a newer
 /// file. Everything else must be right: a line that is not a JSON object, a missing or mistyped field, a step
-/// that is not above the one before (resuming cuts the file, so that each step stands once) throw Error file
-/// at path:line; so do a file above 4 GiB and one that is missing. Error io when the system refuses to read.
+/// that is not above the one before (resuming cuts the file, so that each step stands once), more than 64
+/// splits evaluated in one step throw Error file at path:line; so do a file above 4 GiB and one that is
+/// missing. Error io when the system refuses to read.
 Metrics read_metrics(const std::string& path);
 
 /// Reads the metrics of `run`: a run's directory, or a metrics.jsonl itself. Throws Error run (exit code 7)
