@@ -88,6 +88,7 @@ void Trainer::step() {
   count(result, ms);
   if (progress_.step >= progress_.bad_step) progress_.rollbacks = 0;
   look_for_spike(result);
+  if (every(config_.watch.histogram_interval, progress_.step)) tell_distributions();
 }
 
 /// The step is done.
@@ -106,7 +107,6 @@ void Trainer::count(const StepResult& result, double ms) {
   event.phases = result.phases;
   event.rss = resident_bytes();
   observers_.on_step(event);
-  if (every(config_.watch.histogram_interval, progress_.step)) tell_distributions();
 }
 
 bool Trainer::save_due() const {
