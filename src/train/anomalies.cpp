@@ -116,12 +116,12 @@ void Trainer::look_for_spike(const StepResult& result) {
   if (result.tokens == 0) return;
   const auto spike = spikes_.see(result.loss, result.gradient_norm);
   if (!spike) return;
-  observers_.on_anomaly({progress_.step, "spike", "none", result.loss, result.gradient_norm, spike->z_score,
-                         std::nullopt,
-                         "step " + std::to_string(progress_.step) + ": the " + spike->what + " is " +
-                             scientific(spike->value, 3) + ", " + fixed(spike->z_score, 1) +
-                             " standard deviations above the mean of the " +
-                             std::to_string(RecentNumbers::size) + " steps before"});
+  observers_.on_anomaly(
+      {progress_.step, "spike", "none", result.loss, result.gradient_norm, spike->z_score, std::nullopt,
+       "step " + std::to_string(progress_.step) + ": the " + spike->what + " is " +
+           scientific(spike->value, 3) + ", " + fixed(spike->z_score, 1) + " standard deviations" +
+           (spike->scale == Scale::logarithmic ? " of its logarithm" : "") + " above the mean of the " +
+           std::to_string(RecentNumbers::size) + " steps before"});
 }
 
 }  // namespace quern

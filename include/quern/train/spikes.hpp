@@ -8,6 +8,9 @@
 
 namespace quern {
 
+/// How numbers are compared: as they are, or by their natural logarithms.
+enum class Scale { linear, logarithmic };
+
 /// The latest numbers of a series, as many as a judgement needs.
 class RecentNumbers {
  public:
@@ -18,8 +21,8 @@ class RecentNumbers {
   explicit RecentNumbers(std::vector<double> numbers);
 
   /// How many standard deviations `value` lies above the mean of the last 128 numbers; nothing while there
-  /// are fewer, or all are equal.
-  std::optional<double> z_score(double value) const;
+  /// are fewer, or all are equal, or one has no logarithm.
+  std::optional<double> z_score(double value, Scale scale = Scale::linear) const;
   /// What is not finite is left out.
   void add(double value);
 
@@ -33,17 +36,19 @@ class RecentNumbers {
 struct Spike {
   std::string what;  // "loss" or "gradient norm"
   double value = 0, z_score = 0;
+  Scale scale = Scale::linear;  // on which it does
 };
 
-/// Looks at each step's loss and gradient norm; after llm.c's outlier detector. The state is what the two
-/// series hold.
+/// Looks at each step's loss and gradient norm; after llm.c's outlier detector, which compares numbers as
+/// they are. Norms have a long tail: only their logarithms tell. A loss must stand out on both scales: a
+/// small model that errs once where it is nearly always right has a loss a hundred times that of the steps
+/// before, and a hundredth of what a spike has. The thresholds are from the runs in tools/LOG.md. The state
+/// is what the two series hold.
 class SpikeWatch {
  public:
-  /// Deviations above the mean beyond which a step is called a spike. The largest of clean runs is in
-  /// tools/LOG.md.
-  static constexpr double threshold = 12;
+  static constexpr double loss_threshold = 10, log_loss_threshold = 4, log_norm_threshold = 10;
 
-  /// The spike that this step is, if it is one, the larger of the two; then it is one of the steps before.
+  /// The spike that this step is, if it is one; then it is one of the steps before.
   std::optional<Spike> see(double loss, double gradient_norm);
 
   RecentNumbers loss, gradient_norm;
