@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh TARGET SECONDS: feeds one reader (tests/fuzz/TARGET_fuzz.cpp) with what libFuzzer makes of its seeds, under
 # AddressSanitizer and UndefinedBehaviourSanitizer; without a target, lists them. An input that crashes it, takes more
-# than a second or more memory than it may is kept in build-fuzz/findings/: mend the reader, and keep the input as a seed.
+# than five seconds or a gibibyte is kept in build-fuzz/findings/: mend the reader, and keep the input as a seed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets=$(for file in tests/fuzz/*_fuzz.cpp; do basename "$file" _fuzz.cpp; done)

@@ -25,6 +25,16 @@ inline std::string idx(std::uint32_t magic, const std::vector<std::uint32_t>& si
   return bytes + data;
 }
 
+/// What stands behind each chunk of a PNG: the CRC-32 of ISO 3309, bit by bit.
+inline std::uint32_t png_checksum(const std::string& bytes) {
+  std::uint32_t crc = ~0U;
+  for (const char byte : bytes) {
+    crc ^= static_cast<unsigned char>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0xEDB88320U : 0U);
+  }
+  return ~crc;
+}
+
 /// A PNG of the simplified interface's format.
 inline std::string png(std::uint32_t width, std::uint32_t height, std::uint32_t format, const void* pixels,
                        const void* palette = nullptr) {
