@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
@@ -67,6 +69,20 @@ void occupy_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+/// Memory that runs out where no exception may pass ends the program as it does elsewhere: the JSON library
+/// allocates while it takes an object apart.
+[[noreturn]] void on_terminate() {
+  try {
+    if (std::current_exception()) std::rethrow_exception(std::current_exception());
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view text = "error[memory]: out of memory\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+    ::_exit(static_cast<int>(ErrorKind::memory));
+  } catch (...) {  // a bug of ours: the core is worth keeping
+  }
+  std::abort();
+}
+
 int fail(std::string text, int code) {
   while (text.ends_with('\n')) text.pop_back();
   say(text);
@@ -79,6 +95,7 @@ int fail(std::string text, int code) {
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is EPIPE, which ends the program quietly
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is EFBIG, an error like a full disk
+  std::set_terminate(quern::cli::on_terminate);
   using quern::cli::fail;
   quern::cli::occupy_standard_streams();
   try {
