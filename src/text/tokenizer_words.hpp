@@ -17,8 +17,8 @@ inline constexpr std::int32_t kFirstWordId = 2;
 inline constexpr std::size_t kMaxWordBytes = 4096;
 
 inline bool is_word(std::string_view bytes) {
-  return !bytes.empty() && bytes.size() <= kMaxWordBytes && bytes.find_first_of(kBetweenWords) == bytes.npos &&
-         first_non_utf8(bytes) == bytes.size();
+  return !bytes.empty() && bytes.size() <= kMaxWordBytes &&
+         bytes.find_first_of(kBetweenWords) == bytes.npos && first_non_utf8(bytes) == bytes.size();
 }
 
 }  // namespace quern

@@ -132,7 +132,8 @@ TEST_CASE("an evaluation takes the held-out examples in order, or some batches o
   CHECK(ids_of(some.batch(0)) == std::vector<std::int32_t>{1000, 1001});
 }
 
-TEST_CASE("an evaluation of the training split takes it whole, or as many as are held out of one without end") {
+TEST_CASE(
+    "an evaluation of the training split takes it whole, or as many as are held out of one without end") {
   const Examples all = some_examples(7, 5), endless = some_examples(0, 5);
   ExampleEvaluation whole(all, Split::train, 4, 0, 16), first(endless, Split::train, 4, 0, 16);
   CHECK(whole.rows() == 7);

@@ -11,11 +11,12 @@ enum class Isa { portable, v2, v3, v4, amx };
 
 std::string_view name(Isa isa);
 
-/// The highest level that this processor has; for amx the kernel must have granted this process the registers.
+/// The highest level that this processor has; for amx the kernel must have granted this process the
+/// registers.
 Isa detected_isa();
 
-/// The level in use: QUERN_ISA (portable, v2, v3, v4, amx) when set, else detected_isa(). Throws Error(config) for
-/// a name that is unknown or a level that the processor lacks.
+/// The level in use: QUERN_ISA (portable, v2, v3, v4, amx) when set, else detected_isa(). Throws
+/// Error(config) for a name that is unknown or a level that the processor lacks.
 Isa isa();
 
 /// The processor's own name, as the kernel tells it; "unknown" when it does not.

@@ -1,5 +1,5 @@
-// Activations, the feed-forward's and tanh, element by element, on tensors of one type (f32 or bf16), computed in f32.
-// Rows may lie apart (a row stride), columns not.
+// Activations, the feed-forward's and tanh, element by element, on tensors of one type (f32 or bf16),
+// computed in f32. Rows may lie apart (a row stride), columns not.
 #pragma once
 
 #include "quern/kernels/tensor.hpp"
