@@ -16,7 +16,7 @@ for file in share/man/man1/quern.1 share/quern/quern.schema.json share/bash-comp
   [ -s "prefix/$file" ] || { echo "install_test: $file is missing" >&2; exit 1; }
 done
 
-cmake -S "$source/tools/example" -B example -DCMAKE_PREFIX_PATH="$place/prefix" >>"$place/log"
+cmake -S "$source/tools/example" -B example -G Ninja -DCMAKE_PREFIX_PATH="$place/prefix" >>"$place/log"
 cmake --build example >>"$place/log"
 example/train_text "$source/data/toy.txt" 60 >said
 grep -q '^validation loss [0-2]\.' said || { echo "install_test: the example said:" >&2; cat said >&2; exit 1; }
