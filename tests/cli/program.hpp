@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/close_range.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,6 +86,7 @@ class Program {
     ::dup2(in, 0);
     out == Start::closed ? ::close(1) : ::dup2(out, 1);
     err == Start::closed ? ::close(2) : ::dup2(err, 2);
+    ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);  // what the test itself was started with
     const rlimit descriptors{start.descriptors, start.descriptors};
     if (start.descriptors != 0 && ::setrlimit(RLIMIT_NOFILE, &descriptors) != 0) ::_exit(126);
     if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(126);
