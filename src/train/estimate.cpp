@@ -194,8 +194,9 @@ std::int64_t stacks() {
   return (thread_count() - 1) * (known ? static_cast<std::int64_t>(limit.rlim_cur) : std::int64_t{8} << 20);
 }
 
-/// Reserved and not used by malloc, and a margin for files, the console and the report.
-constexpr std::int64_t margin_bytes = std::int64_t{64} << 20;
+/// Reserved and not used by malloc, and a margin for files, the console and the report. With 64 MiB one of
+/// some dozens of starts at the lowest limit that let them begin died, since a library had no address left.
+constexpr std::int64_t margin_bytes = std::int64_t{96} << 20;
 
 /// The address space left for a run's own memory.
 std::int64_t space_left(const MemoryEstimate& memory) {
