@@ -19,6 +19,12 @@ Json line_of(const char* event) {
   return {{"event", event}, {"time", static_cast<double>(milliseconds) / 1000}};
 }
 
+Json line_of(const char* event, std::int64_t step) {
+  Json line = line_of(event);
+  line["step"] = step;
+  return line;
+}
+
 void add_facts(Json& line, const StartEvent& start) {
   line["step"] = start.step;
   line["max_steps"] = start.max_steps;
@@ -133,8 +139,7 @@ void JsonlEvents::on_resume(const ResumeEvent& event) {
 }
 
 void JsonlEvents::on_step(const StepEvent& event) {
-  Json line = line_of("step");
-  line["step"] = event.step;
+  Json line = line_of("step", event.step);
   line["tokens"] = event.tokens;
   line["loss"] = event.loss;
   if (event.smoothed_loss) line["smoothed_loss"] = *event.smoothed_loss;
@@ -153,8 +158,7 @@ void JsonlEvents::on_step(const StepEvent& event) {
 }
 
 void JsonlEvents::on_eval(const EvalEvent& event) {
-  Json line = line_of("eval");
-  line["step"] = event.step;
+  Json line = line_of("eval", event.step);
   line["split"] = event.split;
   line["loss"] = event.loss;
   line["tokens"] = event.tokens;
@@ -165,24 +169,21 @@ void JsonlEvents::on_eval(const EvalEvent& event) {
 }
 
 void JsonlEvents::on_checkpoint(const CheckpointEvent& event) {
-  Json line = line_of("checkpoint");
-  line["step"] = event.step;
+  Json line = line_of("checkpoint", event.step);
   line["path"] = event.path;
   line["seconds"] = event.seconds;
   append(dump(line));
 }
 
 void JsonlEvents::on_sample(const SampleEvent& event) {
-  Json line = line_of("sample");
-  line["step"] = event.step;
+  Json line = line_of("sample", event.step);
   line["prompt"] = event.prompt;
   line["text"] = event.text;
   append(dump(line));
 }
 
 void JsonlEvents::on_anomaly(const AnomalyEvent& event) {
-  Json line = line_of("anomaly");
-  line["step"] = event.step;
+  Json line = line_of("anomaly", event.step);
   line["kind"] = event.kind;
   line["action"] = event.action;
   line["loss"] = event.loss;
@@ -195,15 +196,13 @@ void JsonlEvents::on_anomaly(const AnomalyEvent& event) {
 
 void JsonlEvents::on_note(const NoteEvent& event) {
   if (!event.warning) return;
-  Json line = line_of("warning");
-  line["step"] = event.step;
+  Json line = line_of("warning", event.step);
   line["text"] = event.text;
   append(dump(line));
 }
 
 void JsonlEvents::on_end(const EndEvent& event) {
-  Json line = line_of("end");
-  line["step"] = event.step;
+  Json line = line_of("end", event.step);
   line["status"] = event.status;
   line["seconds"] = event.seconds;
   if (event.best_val) {

@@ -35,7 +35,9 @@ void ProgressLine::update(std::int64_t done, const std::string& detail) {
 
 void ProgressLine::erase() {
   constexpr std::string_view away = "\r\x1b[J";
-  if (shown_) shown_ = ::write(terminal_.fd, away.data(), away.size()) < 0;
+  if (shown_) [[maybe_unused]]
+    const auto written = ::write(terminal_.fd, away.data(), away.size());
+  shown_ = false;
 }
 
 }  // namespace quern

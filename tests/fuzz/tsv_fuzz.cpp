@@ -1,33 +1,10 @@
-#include <algorithm>
-
-#include "quern/data/records.hpp"
-#include "target.hpp"
+#include "records.hpp"
 
 namespace quern::test {
 namespace {
 
-/// The input as records of each kind.
-void read_tsv(std::string_view input) {
-  const std::string path = input_file("x.tsv", input);
-  for (const RecordKind kind : {RecordKind::label, RecordKind::tags, RecordKind::value, RecordKind::pair}) {
-    try {
-      const RecordSet set = read_records(path, kind);
-      require(!set.records.empty(), "a set of records is not empty");
-      for (const Record& record : set.records)
-        require(record.tokens.size() == record.tags.size(), "there is a tag for each token");
-    } catch (const Error& error) {
-      if (error.kind != ErrorKind::file) throw;
-    }
-  }
-}
-
-/// Each line is a record, however short: its texts, its place and what a growing list holds beside.
-std::uint64_t memory(std::string_view input) {
-  return default_memory(input) +
-         3 * (sizeof(Record) + 64) * static_cast<std::uint64_t>(std::count(input.begin(), input.end(), '\n'));
-}
-
-const RegisterTarget records({"tsv", read_tsv, memory});
+const RegisterTarget records({"tsv", [](std::string_view input) { read_each_kind("x.tsv", input); },
+                              records_memory});
 
 }  // namespace
 }  // namespace quern::test

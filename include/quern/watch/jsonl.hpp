@@ -11,8 +11,7 @@
 //   {"event":"sample","time":…,"step":20,"prompt":"One","text":" day"}
 //   {"event":"anomaly","time":…,"step":20,"kind":"spike","action":"none","loss":9.1,"grad_norm":80,
 //    "z_score":7.2,"text":…}                                      and "after" where action is "rollback"
-//   {"event":"warning","time":…,"step":20,"text":…}                                    (notes that are
-//   warnings)
+//   {"event":"warning","time":…,"step":20,"text":…}               a note that is one
 //   {"event":"resume","time":…,"step":20,"checkpoint":"ckpt/step-000000020",…}
 //   {"event":"end","time":…,"step":40,"status":"completed","seconds":12.5,…}
 //
