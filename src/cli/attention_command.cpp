@@ -153,7 +153,7 @@ void require_attention(const LoadedRun& loaded) {
 int run(const AttentionCommandOptions& options) {
   set_thread_count(default_threads());
   Files files;
-  const LoadedRun loaded = load_run(files, options.run, options.checkpoint);
+  const LoadedRun loaded = load_run(files, run_or_latest(options.run), options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   require_attention(loaded);
   const Maps maps = loaded.model->has_memory() ? look_at_question(loaded, options) : look(loaded, options);
@@ -173,7 +173,7 @@ void add_attention(CLI::App& app) {
                   {"quern attention --run runs/latest --prompt \"Once upon a time\"",
                    "quern attention --run runs/latest --layer 0 --head 1 --prompt \"One day\" --json"},
                   [options] { return run(*options); });
-  add_text(*command, "--run", options->run, "DIR", "The run's directory")->required();
+  add_run_option(*command, options->run);
   add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
   add_text(*command, "--prompt", options->prompt, "TEXT",
            "The text that the model reads; of a model that answers questions, the question")

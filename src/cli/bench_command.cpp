@@ -97,7 +97,7 @@ Config profiled_config(const BenchOptions& options) {
   if (configured && (options.threads != 0 || options.precision != "f32"))
     throw Error(ErrorKind::config, "with --config the config says the threads and the precision",
                 "give --set run.threads=N or --set run.precision=bf16");
-  if (configured) return plan_run(options.files, options.sets).config;
+  if (configured) return plan_run(options.files, options.sets, reading_line()).config;
   check_works(options.works);
   if (options.works.front() == "decode")
     throw Error(ErrorKind::config, "quern bench --profile profiles training, and decode does not train",

@@ -70,6 +70,19 @@ std::string default_config() {
   return (data_directory() / "../configs/toy.json").lexically_normal().string();
 }
 
+void add_run_option(CLI::App& command, std::string& run) {
+  add_text(command, "--run", run, "DIR", "The run's directory; runs/latest when there is one");
+}
+
+std::filesystem::path run_or_latest(const std::string& run) {
+  if (!run.empty()) return run;
+  const std::filesystem::path latest = "runs/latest";
+  std::error_code refused;  // then reading the run says why
+  if (std::filesystem::exists(latest, refused) || refused) return latest;
+  throw Error(ErrorKind::config, "--run: no run is named, and there is no runs/latest",
+              "name a run's directory, --run DIR, or train one first: quern train");
+}
+
 void add_set_option(CLI::App& command, std::vector<std::string>& sets) {
   command.add_option("--set", sets, "One value, as in --set run.max_steps=20; may be repeated")
       ->type_name("KEY=VALUE")

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -37,6 +38,10 @@ void add_config_options(CLI::App& command, ConfigOptions& options);
 
 /// The config of the toy model: what commands take without --config. Throws Error(file) when it is not there.
 std::string default_config();
+
+/// --run DIR, and what it means: runs/latest where it is not given. Throws Error(config) when there is none.
+void add_run_option(CLI::App& command, std::string& run);
+std::filesystem::path run_or_latest(const std::string& run);
 
 /// Only --set, for commands that take their config from elsewhere.
 void add_set_option(CLI::App& command, std::vector<std::string>& sets);
@@ -73,6 +78,9 @@ void write_json(const nlohmann::ordered_json& object);
 /// Writes a line to stderr, without what a terminal would obey: it may hold names and texts from files. What
 /// becomes of it is not known.
 void say(std::string_view line);
+
+/// Shows on a terminal how far the reading of a long text has come, until it is done.
+std::function<void(std::int64_t done, std::int64_t total)> reading_line();
 
 /// Flushes what went to stdout through std::cout or stdio instead; fails like write_out. Called by main at
 /// the end.

@@ -33,15 +33,13 @@ std::vector<std::string> parts_of(const std::string& text, char at) {
   return parts;
 }
 
-/// The runs below runs/, newest first.
+/// The runs below runs/, the latest written first.
 void add_runs_here(Candidates& to) {
   try {
     Files files;
-    RunList found = list_runs(files, "runs");
-    sort_runs(found.runs, RunOrder::time);
-    for (const ListedRun& run : found.runs)
-      to.words.push_back({run.path.string(), run.summary ? run.status + ", " + best_text(*run.summary) : ""});
-    if (!found.runs.empty()) to.words.push_back({"runs/latest", "the newest run"});
+    const auto runs = run_directories(files, "runs");
+    for (const std::filesystem::path& run : runs) to.words.push_back({run.string(), ""});
+    if (!runs.empty()) to.words.push_back({"runs/latest", "the newest run"});
   } catch (const Error&) {  // no runs: nothing to offer
   }
 }

@@ -87,8 +87,8 @@ void add_curves(CLI::App& app) {
       ->add_option("run", options->runs, "A run's directory or a metrics.jsonl; several are drawn together")
       ->required()
       ->type_name("RUN");
-  add_choice(*command, "--metric", options->metric, {"loss", "lr", "grad_norm", "tokens_per_second"},
-             "What to draw");
+  add_choice(*command, "--metric", options->metric,
+             {"loss", "lr", "grad_norm", "update_ratio", "tokens_per_second"}, "What to draw");
   add_choice(*command, "--x", options->x, {"step", "tokens", "time"}, "What the x axis counts");
   add_number(*command, "--smooth", options->smoothing, half_open(0, 1),
              "Weight of the moving average: 0.9 averages over about 10 steps, 0 draws every step as it is "

@@ -152,7 +152,7 @@ nlohmann::ordered_json json_of(const RunEstimate& e, const Seconds& seconds) {
 }
 
 int run(const EstimateOptions& options) {
-  const RunPlan plan = plan_run(options.files, options.sets);
+  const RunPlan plan = plan_run(options.files, options.sets, reading_line());
   const auto batches = evaluation_batches(plan.config, plan.data);
   const RunEstimate found = estimate(plan.config, batches ? batches->rows() : 0);
   const MachineRates rates = known_machine_rates(options.measure);

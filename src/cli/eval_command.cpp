@@ -62,7 +62,7 @@ Dataset data_of(const LoadedRun& run, const std::string& text, Split split, std:
   }
   DataShape shape = data_shape(run.config);
   if (config.task == TaskKind::text) shape.context_length = std::min(length, shape.context_length);
-  Dataset data = load_dataset(config, shape, run.tokenizer);
+  Dataset data = load_dataset(config, shape, run.tokenizer, reading_line());
   const std::int64_t tokens = data.size(split);
   if (tokens == 0)
     throw Error(ErrorKind::file, "this run has no validation split (data.val_fraction is 0)",
@@ -98,7 +98,7 @@ std::string text_of(const Evaluation& found, std::int64_t step, HeadKind head) {
 int run(const EvalCommandOptions& options) {
   set_thread_count(default_threads());
   Files files;
-  const LoadedRun loaded = load_run(files, options.run, options.checkpoint);
+  const LoadedRun loaded = load_run(files, run_or_latest(options.run), options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   const Config& config = loaded.config;
   const std::int64_t length = window_length(config, options.context_length);
@@ -138,7 +138,7 @@ void add_eval(CLI::App& app) {
       {"quern eval --run runs/latest", "quern eval --run runs/latest --text data/toy.heldout.txt --json",
        "quern eval --run runs/latest --checkpoint last --context-length 512"},
       [options] { return run(*options); });
-  add_text(*command, "--run", options->run, "DIR", "The run's directory")->required();
+  add_run_option(*command, options->run);
   add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
   CLI::Option* text =
       add_text(*command, "--text", options->text, "FILE", "Evaluate the whole of this text instead");

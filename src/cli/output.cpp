@@ -3,11 +3,14 @@
 
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
 #include "quern/base/descriptor.hpp"
+#include "quern/watch/progress.hpp"
 #include "quern/watch/terminal.hpp"
 
 namespace quern::cli {
@@ -21,6 +24,16 @@ void write_json(const nlohmann::ordered_json& object) {
 }
 
 void say(std::string_view line) { std::fprintf(stderr, "%s\n", harmless(line).c_str()); }
+
+std::function<void(std::int64_t, std::int64_t)> reading_line() {
+  const auto line = std::make_shared<std::optional<ProgressLine>>();
+  return [line](std::int64_t done, std::int64_t total) {
+    constexpr std::int64_t mebibyte = 1 << 20;
+    if (!*line) line->emplace(inspect_terminal(STDERR_FILENO), "reading text, MiB", total / mebibyte);
+    if (done < total) return (*line)->update(done / mebibyte);
+    line->reset();
+  };
+}
 
 void finish_output() {
   std::cout.flush();

@@ -70,7 +70,7 @@ void check_options(const PredictOptions& options, const Predictor& predictor) {
 int predict(const PredictOptions& options) {
   set_thread_count(default_threads());
   Files files;
-  const LoadedRun loaded = load_run(files, options.run, options.checkpoint);
+  const LoadedRun loaded = load_run(files, run_or_latest(options.run), options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   Predictor predictor(loaded, options.beam);
   check_options(options, predictor);
@@ -109,7 +109,7 @@ int predict(const PredictOptions& options) {
 CLI::App* add(CLI::App& app, const std::shared_ptr<PredictOptions>& options, const std::string& name,
               const std::string& about, const std::vector<std::string>& examples) {
   CLI::App* command = add_command(app, name, about, examples, [options] { return predict(*options); });
-  add_text(*command, "--run", options->run, "DIR", "The run's directory")->required();
+  add_run_option(*command, options->run);
   add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
   command->add_option("FILE", options->input, "Lines to read; standard input without it")->type_name("");
   add_number(*command, "--max-new-tokens", options->beam.max_new_tokens, FieldRange(),

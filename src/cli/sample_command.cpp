@@ -51,15 +51,6 @@ class Output {
   char last_ = '\n';
 };
 
-std::filesystem::path run_directory(const SampleOptions& options) {
-  if (!options.run.empty()) return options.run;
-  const std::filesystem::path latest = "runs/latest";
-  std::error_code refused;  // then reading the run says why
-  if (std::filesystem::exists(latest, refused) || refused) return latest;
-  throw Error(ErrorKind::config, "--run: no run is named, and there is no runs/latest",
-              "name a run's directory, --run DIR, or train one first: quern train");
-}
-
 std::string read_prompt(Files& files, const SampleOptions& options) {
   return options.prompt_file.empty() ? options.prompt
                                      : read_file(files, options.prompt_file, max_prompt_bytes);
@@ -97,7 +88,7 @@ int sample(SampleOptions options) {
   set_thread_count(default_threads());
   Files files;
   const std::string prompt = read_prompt(files, options);
-  const std::filesystem::path run = run_directory(options);
+  const std::filesystem::path run = run_or_latest(options.run);
   const LoadedRun loaded = load_run(files, run, options.checkpoint);
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   require_generative(loaded);
@@ -151,7 +142,7 @@ void add_sample(CLI::App& app) {
                    "quern sample --run runs/latest --temperature 0 --max-new-tokens 100",
                    "quern sample --run runs/latest --checkpoint last --top-k 40 --num-samples 3 --seed 7"},
                   [options] { return sample(*options); });
-  add_text(*command, "--run", options->run, "DIR", "The run's directory; runs/latest when there is one");
+  add_run_option(*command, options->run);
   add_text(*command, "--checkpoint", options->checkpoint, "WHICH", "best, last, or a step");
   CLI::Option* prompt =
       command->add_option("--prompt", options->prompt, "What the text begins with")->type_name("TEXT");

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
@@ -102,9 +104,22 @@ std::string loss_of(const ListedRun& run) {
   return run.summary && run.summary->best ? fixed(run.summary->best->loss, 4) : "-";
 }
 
+/// Takes the first of those that wait and that no other process trains; null when there is none. A sweep that
+/// was killed leaves trainers behind, which save and end, and another one may train the same runs.
+const SweepRun* take_free(Files& files, const Plan& plan, std::deque<const SweepRun*>& waiting) {
+  const auto free = std::find_if(waiting.begin(), waiting.end(), [&](const SweepRun* run) {
+    const fs::path directory = plan.directory / run->name;
+    return directory_state(files, directory) != DirectoryState::run || !in_use(files, directory);
+  });
+  if (free == waiting.end()) return nullptr;
+  const SweepRun* run = *free;
+  waiting.erase(free);
+  return run;
+}
+
 /// Trains what is not complete yet; returns the first failure's exit code, 128 + a signal, or 0.
 int train_all(Files& files, const SweepOptions& options, const Plan& plan) {
-  std::vector<const SweepRun*> waiting;
+  std::deque<const SweepRun*> waiting;
   for (const SweepRun& run : plan.runs)
     if (!is_complete(files, plan.directory / run.name)) waiting.push_back(&run);
   const auto total = static_cast<std::int64_t>(plan.runs.size());
@@ -113,15 +128,24 @@ int train_all(Files& files, const SweepOptions& options, const Plan& plan) {
   ProgressLine progress(inspect_terminal(STDERR_FILENO), "runs", total);
   Trainers trainers;
   int code = 0;
-  std::size_t next = 0;
-  while (next < waiting.size() || trainers.running() > 0) {
+  bool told = false;
+  while (!waiting.empty() || trainers.running() > 0) {
     const bool stopping = stop_signal() != 0;
     if (stopping) trainers.stop(stop_signal());
-    while (!stopping && next < waiting.size() && trainers.running() < options.jobs) {
-      trainers.start(waiting[next]->name, words_of(options, plan, *waiting[next]));
-      ++next;
+    while (!stopping && trainers.running() < options.jobs) {
+      const SweepRun* run = take_free(files, plan, waiting);
+      if (run == nullptr) break;
+      if (is_complete(files, plan.directory / run->name)) {
+        ++done;  // by another process
+      } else {
+        trainers.start(run->name, words_of(options, plan, *run));
+      }
     }
     if (stopping && trainers.running() == 0) break;
+    if (trainers.running() == 0 && !waiting.empty() && !std::exchange(told, true)) {
+      progress.erase();
+      say("waiting for " + waiting.front()->name + ", which another process trains");
+    }
     if (const auto ended = trainers.wait()) {
       ++done;
       progress.erase();

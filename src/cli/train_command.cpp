@@ -54,6 +54,7 @@ std::vector<Hyperparameter> settings_of(Config config) {
 int run(const TrainOptions& options) {
   TrainRequest request{options.files,  options.sets,      options.run_dir,
                        options.resume, options.overwrite, commit()};
+  if (!options.quiet) request.reading = reading_line();
   if (request.config_files.empty() && request.resume.empty()) request.config_files = {default_config()};
   Files files;
   const Terminal terminal = inspect_terminal(STDERR_FILENO, colour_policy(options.colour).value());

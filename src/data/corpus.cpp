@@ -84,14 +84,18 @@ std::optional<double> entropy_per_token(std::span<const TextFile> texts, const T
   return token_is_character ? texts.front().entropy_nats_per_char : std::nullopt;
 }
 
+Text as_text(const TextFile& file, const BytesRead& read = {}) {
+  return {file.bytes, {file.name, ErrorKind::file}, read};
+}
+
 /// The tokens of all texts. `documents`, unless it is null, becomes the places where documents begin.
 template <class Id>
 std::vector<Id> tokenize(std::span<const TextFile> texts, const Tokenizer& tokenizer,
-                         std::vector<std::int64_t>* documents) {
+                         std::vector<std::int64_t>* documents, const BytesRead& read) {
   std::vector<Id> ids;
   for (const TextFile& text : texts) {
     const std::size_t before = ids.size();
-    tokenizer.append(ids, {text.bytes, {text.name, ErrorKind::file}});
+    tokenizer.append(ids, as_text(text, read));
     if (documents == nullptr) continue;
     ids.resize(before);  // again in pieces, now that the whole is known to be good
     for (std::string_view rest = text.bytes; !rest.empty();) {
@@ -150,11 +154,11 @@ std::vector<TextFile> read_texts(const std::vector<std::string>& paths, std::uin
   return texts;
 }
 
-Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> texts) {
+Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> texts, const BytesRead& read) {
   if (name == "byte") return Tokenizer::bytes();
   if (name == "char" || name == "word") {
     std::vector<Text> views;
-    for (const TextFile& text : texts) views.push_back({text.bytes, {text.name, ErrorKind::file}});
+    for (const TextFile& text : texts) views.push_back(as_text(text, read));
     return name == "char" ? Tokenizer::characters(views) : Tokenizer::words(views);
   }
   return with_hint("data.tokenizer is \"byte\", \"char\", \"word\" or the path of a tokenizer.json",
@@ -177,7 +181,7 @@ std::int64_t train_size(std::int64_t tokens, double val_fraction) {
 }
 
 Corpus make_corpus(std::span<const TextFile> texts, Tokenizer tokenizer, double val_fraction,
-                   std::int64_t context_length, PackKind pack) {
+                   std::int64_t context_length, PackKind pack, const BytesRead& read) {
   QUERN_CHECK(!texts.empty() && context_length >= 1, texts.size(), context_length);
   Corpus corpus{.tokenizer = std::move(tokenizer),
                 .tokens = {},
@@ -188,9 +192,9 @@ Corpus make_corpus(std::span<const TextFile> texts, Tokenizer tokenizer, double 
                 .entropy_floor = std::nullopt};
   std::vector<std::int64_t>* documents = pack == PackKind::documents ? &corpus.documents : nullptr;
   if (corpus.tokenizer.vocab_size() <= 1 + std::numeric_limits<std::uint16_t>::max()) {
-    corpus.tokens = tokenize<std::uint16_t>(texts, corpus.tokenizer, documents);
+    corpus.tokens = tokenize<std::uint16_t>(texts, corpus.tokenizer, documents, read);
   } else {
-    corpus.tokens = tokenize<std::int32_t>(texts, corpus.tokenizer, documents);
+    corpus.tokens = tokenize<std::int32_t>(texts, corpus.tokenizer, documents, read);
   }
   corpus.n_train = train_size(view(corpus.tokens).size(), val_fraction);
   corpus.entropy_floor = entropy_per_token(texts, corpus.tokenizer);
@@ -199,10 +203,18 @@ Corpus make_corpus(std::span<const TextFile> texts, Tokenizer tokenizer, double 
 }
 
 Corpus load_corpus(const DataConfig& config, std::int64_t context_length,
-                   const std::optional<Tokenizer>& tokenizer) {
+                   const std::optional<Tokenizer>& tokenizer, const ReadingProgress& progress) {
   const std::vector<TextFile> texts = read_texts(config.text);
-  return make_corpus(texts, tokenizer ? *tokenizer : make_tokenizer(config.tokenizer, texts),
-                     config.val_fraction, context_length, config.pack);
+  std::int64_t done = 0, total = 0;
+  for (const TextFile& text : texts) total += static_cast<std::int64_t>(text.bytes.size());
+  const bool twice = !tokenizer && (config.tokenizer == "char" || config.tokenizer == "word");
+  const BytesRead read = [&](std::int64_t bytes) {
+    if (progress) progress((done += bytes) / (twice ? 2 : 1), total);
+  };
+  Corpus corpus = make_corpus(texts, tokenizer ? *tokenizer : make_tokenizer(config.tokenizer, texts, read),
+                              config.val_fraction, context_length, config.pack, read);
+  if (progress) progress(total, total);
+  return corpus;
 }
 
 }  // namespace quern

@@ -191,9 +191,9 @@ ProblemOptions problem_options(const DataConfig& config, std::uint64_t seed) {
 }
 
 Dataset load_dataset(const DataConfig& config, const DataShape& shape,
-                     const std::optional<Tokenizer>& tokenizer) {
+                     const std::optional<Tokenizer>& tokenizer, const ReadingProgress& progress) {
   if (config.task == TaskKind::text) {
-    Corpus corpus = load_corpus(config, shape.context_length, tokenizer);
+    Corpus corpus = load_corpus(config, shape.context_length, tokenizer, progress);
     return {.tokenizer = corpus.tokenizer,
             .name = corpus.name,
             .fingerprint = corpus.fingerprint,

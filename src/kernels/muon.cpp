@@ -43,7 +43,7 @@ std::size_t muon_scratch(std::int64_t M, std::int64_t N) {
   return static_cast<std::size_t>(2 * M * N + 2 * K * K);
 }
 
-void muon_update(Tensor w, Tensor g, Tensor m, Tensor shadow, const Muon& muon, std::span<float> scratch) {
+Squares muon_update(Tensor w, Tensor g, Tensor m, Tensor shadow, const Muon& muon, std::span<float> scratch) {
   const std::int64_t M = w.dim[0], N = w.dim[1], K = std::min(M, N);
   QUERN_CHECK(scratch.size() >= muon_scratch(M, N), scratch.size(), M, N);
   QUERN_CHECK(w.rank == 2 && same_shape(w, g) && same_shape(w, m), M, N);
@@ -57,10 +57,14 @@ void muon_update(Tensor w, Tensor g, Tensor m, Tensor shadow, const Muon& muon, 
   add_scaled({x, 0}, m, muon.momentum);
   add_scaled({x, 1}, g, fresh);
   const Tensor o = orthogonalised(x, y, a, b);
+  const Tensor change = o.data == x.data ? y : x;
   const double taller = std::max(1.0, static_cast<double>(M) / static_cast<double>(N));
-  add_scaled({w, 1 - muon.learning_rate * muon.weight_decay}, o,
-             static_cast<float>(-muon.learning_rate * std::sqrt(taller)));
+  add_scaled({change, 0}, o, static_cast<float>(-muon.learning_rate * std::sqrt(taller)));
+  add_scaled({change, 1}, w, -muon.learning_rate * muon.weight_decay);
+  const Squares squares = {sum_of_squares(change.f32(), M * N), sum_of_squares(w.f32(), M * N)};
+  add_scaled({w, 1}, change, 1);
   if (shadow) convert({shadow, 0}, w);
+  return squares;
 }
 
 }  // namespace quern

@@ -9,17 +9,6 @@ namespace quern {
 
 using namespace kernels;
 
-namespace {
-
-constexpr std::int64_t max_chunks = 1024;
-
-/// Elements of a chunk: at most max_chunks chunks, whose results fit on the stack.
-std::int64_t long_grain(std::int64_t n) {
-  return std::max(2 * chunk_elements, (n + max_chunks - 1) / max_chunks);
-}
-
-}  // namespace
-
 double sum_of_squares(const float* x, std::int64_t n) {
   double parts[max_chunks];
   const std::int64_t grain = long_grain(n);

@@ -118,6 +118,7 @@ struct AdamWStep {
   float beta2, grow1, grow2;     // beta2, 1 - beta1, 1 - beta2
   float step_size, denominator;  // learning_rate / (1 - beta1^step), 1 / sqrt(1 - beta2^step)
   float eps;
+  double *change, *weights;  // of begin to end: the squares of the change and of w before it, summed
 };
 
 struct Sum {

@@ -14,6 +14,13 @@ namespace quern::kernels {
 /// Elements of a chunk: about ten microseconds of work, so that a small tensor stays on one thread.
 constexpr std::int64_t chunk_elements = 16384;
 
+/// Elements of a chunk whose result is added up afterwards: at most max_chunks, so that they fit on the
+/// stack.
+constexpr std::int64_t max_chunks = 1024;
+constexpr std::int64_t long_grain(std::int64_t n) {
+  return std::max(2 * chunk_elements, (n + max_chunks - 1) / max_chunks);
+}
+
 /// Rows of a chunk.
 constexpr std::int64_t row_grain(std::int64_t cols) {
   return std::max<std::int64_t>(1, chunk_elements / std::max<std::int64_t>(1, cols));

@@ -31,10 +31,28 @@ Error not_utf8(const Text& text, std::size_t at, std::string_view tokenizer) {
                "convert the text to UTF-8, or train with data.tokenizer \"byte\", which takes any bytes");
 }
 
+/// Tells who waits how far a text was read.
+class Progress {
+ public:
+  explicit Progress(const Text& text) : text_(text) {}
+  void reach(std::size_t at) {
+    if (at < next_) return;
+    if (text_.read) text_.read(static_cast<std::int64_t>(at - told_));
+    told_ = at;
+    next_ = at + (1 << 20);
+  }
+
+ private:
+  const Text& text_;
+  std::size_t told_ = 0, next_ = 1 << 20;
+};
+
 /// f(code point, byte offset) for each character of a text that has to be UTF-8.
 template <class F>
 void for_each_character(const Text& text, F&& f) {
+  Progress progress(text);
   for (std::size_t at = 0; at < text.bytes.size();) {
+    progress.reach(at);
     const Utf8Char c = read_utf8(text.bytes.substr(at));
     if (c.status != Utf8Char::Status::ok) throw not_utf8(text, at, "char");
     f(c.code_point, at);
@@ -47,7 +65,9 @@ template <class F>
 void for_each_word(const Text& text, F&& f) {
   if (const std::size_t bad = first_non_utf8(text.bytes); bad < text.bytes.size())
     throw not_utf8(text, bad, "word");
+  Progress progress(text);
   for (std::size_t at = 0; at < text.bytes.size();) {
+    progress.reach(at);
     if (kBetweenWords.find(text.bytes[at]) == kBetweenWords.npos) {
       const std::size_t end = std::min(text.bytes.find_first_of(kBetweenWords, at), text.bytes.size());
       f(text.bytes.substr(at, end - at));

@@ -206,11 +206,10 @@ class Merger {
   void set_entry(const Origin& origin, const std::string& path, const std::string& value) {
     const std::size_t dot = path.rfind('.');
     const Field* field = dot == std::string::npos ? nullptr : list_.find(path.substr(0, dot));
-    const char* begin = path.data() + dot + 1;
+    const std::string digits = field != nullptr ? path.substr(dot + 1) : "";
     std::size_t index = 0;
-    const auto [end, error] = std::from_chars(begin, path.data() + path.size(), index);
-    if (!field || begin == path.data() + path.size() || error != std::errc() ||
-        end != path.data() + path.size()) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
       report(origin, printable(path) + ": unknown key", full() ? "" : unknown_path_hint(path));
       return;
     }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "quern/base/check.hpp"
 #include "quern/train/load.hpp"
@@ -98,27 +99,42 @@ ListedRun look_at_run(Files& files, const fs::path& directory) {
   return run;
 }
 
-RunList list_runs(Files& files, const fs::path& folder) {
+std::vector<fs::path> run_directories(Files& files, const fs::path& folder,
+                                      std::vector<std::string>* warnings) {
   require_folder(files, folder);
   std::vector<DirectoryEntry> entries = files.list(folder);
   // Links last, so that a run has the name of its directory.
   std::stable_partition(entries.begin(), entries.end(),
                         [](const DirectoryEntry& entry) { return entry.kind != EntryKind::symlink; });
-  RunList list;
+  std::vector<std::pair<fs::file_time_type, fs::path>> found;
   std::set<fs::path> seen;
   for (const DirectoryEntry& entry : entries) {
     const fs::path path = folder / entry.name;
     try {
       if (!looks_like_run(files, path) || !seen.insert(target_of(path)).second) continue;
-      ListedRun& run = list.runs.emplace_back(look_at_run(files, path));
-      run.name = entry.name;
-      for (const std::string& problem : run.problems)
-        list.warnings.push_back("the run " + run.name + " is damaged: " + problem);
+      std::error_code unknown;  // then it is the oldest
+      found.emplace_back(fs::last_write_time(path / kMetricsName, unknown), path);
     } catch (const Error& error) {
-      list.warnings.push_back("passed over " + path.string() + ": " + in_short(error));
+      if (warnings != nullptr) warnings->push_back("passed over " + path.string() + ": " + in_short(error));
     }
   }
-  sort_runs(list.runs, RunOrder::name);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<fs::path> paths;
+  for (const auto& [time, path] : found) paths.push_back(path);
+  return paths;
+}
+
+RunList list_runs(Files& files, const fs::path& folder) {
+  RunList list;
+  std::vector<fs::path> paths = run_directories(files, folder, &list.warnings);
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    ListedRun& run = list.runs.emplace_back(look_at_run(files, path));
+    run.name = path.filename().string();
+    for (const std::string& problem : run.problems)
+      list.warnings.push_back("the run " + run.name + " is damaged: " + problem);
+  }
   return list;
 }
 

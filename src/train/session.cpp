@@ -65,7 +65,7 @@ void check_memory(const Config& config, const Dataset& data) {
 Session start(Files& files, const TrainRequest& request) {
   Origins origins;
   const Config given = load_config(request.config_files, request.sets, &origins);
-  Dataset data = load_dataset(given.data, data_shape(given));
+  Dataset data = load_dataset(given.data, data_shape(given), std::nullopt, request.reading);
   Config config = settled(given, data, &origins);
   make_absolute(config.data);
   check_sample_prompt(config, data.tokenizer);
@@ -156,7 +156,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
   check_sample_prompt(config, tokenizer);
   Session session{config,
-                  load_dataset(config.data, data_shape(config), tokenizer),
+                  load_dataset(config.data, data_shape(config), tokenizer, request.reading),
                   std::move(directory),
                   std::nullopt,
                   {}};
@@ -254,6 +254,7 @@ StartEvent describe(const Session& session, const Model& model) {
   event.threads = thread_count();
   event.isa = name(isa());
   event.precision = enum_name(config.run.precision);
+  event.data_fingerprint = session.data.fingerprint;
   return event;
 }
 
@@ -261,10 +262,11 @@ StartEvent describe(const Session& session, const Model& model) {
 
 int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores(); }
 
-RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets) {
+RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets,
+                 const ReadingProgress& reading) {
   Origins origins;
   const Config given = load_config(config_files, sets, &origins);
-  Dataset data = load_dataset(given.data, data_shape(given));
+  Dataset data = load_dataset(given.data, data_shape(given), std::nullopt, reading);
   Config config = settled(given, data, &origins);
   make_absolute(config.data);
   use_threads(config.run);

@@ -120,8 +120,9 @@ StepResult train_step(Model& model, Workspace& workspace, TrainBatches& batches,
     return result;
   }
   Stopwatch watch;
-  update(model.parameters(), config.optim, result.learning_rate,
-         clip_factor(result.gradient_norm, config.optim.grad_clip), step, workspace.pool);
+  result.update_ratio =
+      update(model.parameters(), config.optim, result.learning_rate,
+             clip_factor(result.gradient_norm, config.optim.grad_clip), step, workspace.pool);
   result.phases.optimizer += watch.lap_ms();
   return result;
 }

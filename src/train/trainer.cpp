@@ -59,7 +59,8 @@ int Trainer::run() {
     throw;
   }
   const int signal = stop_signal();
-  end(progress_.step < config_.run.max_steps ? "interrupted" : "completed");
+  const bool evaluated = !validation_ || progress_.evaluated == progress_.step;
+  end(progress_.step < config_.run.max_steps || !evaluated ? "interrupted" : "completed");
   return signal == 0 ? 0 : 128 + signal;
 }
 
@@ -106,6 +107,7 @@ void Trainer::count(const StepResult& result, double ms) {
   event.tokens_per_second = static_cast<double>(result.tokens) / (ms / 1000);
   event.phases = result.phases;
   event.rss = resident_bytes();
+  event.update_ratio = result.update_ratio;
   observers_.on_step(event);
 }
 

@@ -18,6 +18,7 @@ std::string title_of(Metric metric) {
     case Metric::loss: return "loss (nats per token)";
     case Metric::lr: return "learning rate";
     case Metric::grad_norm: return "gradient norm before clipping";
+    case Metric::update_ratio: return "norm of an update over that of the weights";
     case Metric::tokens_per_second: return "target tokens per second";
   }
   return {};
@@ -28,7 +29,8 @@ std::string value_text(double value, Metric metric) {
     case Metric::loss: return fixed(value, 3);
     case Metric::tokens_per_second: return compact(value);
     case Metric::lr:
-    case Metric::grad_norm: return scientific(value, 3);
+    case Metric::grad_norm:
+    case Metric::update_ratio: return scientific(value, 3);
   }
   return {};
 }

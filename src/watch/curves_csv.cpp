@@ -55,8 +55,9 @@ constexpr const char* columns[] = {"run",         "event",        "step",
                                    "tokens",      "seconds",      "loss",
                                    "lr",          "grad_norm",    "tokens_per_second",
                                    "ms",          "data_ms",      "forward_ms",
-                                   "backward_ms", "optimizer_ms", "rss"};
-constexpr std::size_t step_columns = 9;  // those behind the loss, which evaluations do not have
+                                   "backward_ms", "optimizer_ms", "rss",
+                                   "update_ratio"};
+constexpr std::size_t step_columns = 10;  // those behind the loss, which evaluations do not have
 
 void add_step(std::string& csv, const std::string& name, const StepEvent& step, double seconds,
               std::size_t metrics) {
@@ -74,6 +75,7 @@ void add_step(std::string& csv, const std::string& name, const StepEvent& step, 
     row.empty(4);
   }
   step.rss > 0 ? row.whole(step.rss) : row.empty(1);
+  row.number(step.update_ratio.value_or(std::numeric_limits<double>::quiet_NaN()));
   row.empty(metrics);
   row.end();
 }

@@ -43,6 +43,7 @@ void add_facts(Json& line, const StartEvent& start) {
   line["threads"] = start.threads;
   line["isa"] = start.isa;
   line["precision"] = start.precision;
+  line["data_fingerprint"] = start.data_fingerprint;
 }
 
 }  // namespace
@@ -154,6 +155,7 @@ void JsonlEvents::on_step(const StepEvent& event) {
     line["optimizer_ms"] = event.phases->optimizer;
   }
   if (event.rss > 0) line["rss"] = event.rss;
+  if (event.update_ratio) line["update_ratio"] = *event.update_ratio;
   append(dump(line));
 }
 

@@ -93,6 +93,7 @@ StartEvent start_of(const Line& line) {
   line.read("threads", start.threads);
   line.read("isa", start.isa);
   line.read("precision", start.precision);
+  line.read("data_fingerprint", start.data_fingerprint);
   return start;
 }
 
@@ -110,6 +111,7 @@ void add_step(Metrics& metrics, const Line& line) {
     step.phases = {line.number("data_ms"), line.number("forward_ms"), line.number("backward_ms"),
                    line.number("optimizer_ms")};
   line.read("rss", step.rss);
+  line.read("update_ratio", step.update_ratio);
   if (!metrics.steps.empty() && step.step <= metrics.steps.back().step) {
     throw Wrong{"step " + std::to_string(step.step) + " follows step " +
                 std::to_string(metrics.steps.back().step)};

@@ -115,6 +115,9 @@ std::vector<NamedColumn> measured(const std::vector<StepEvent>& steps) {
     columns.push_back({"backward_ms", phase(&StepPhases::backward)});
     columns.push_back({"optimizer_ms", phase(&StepPhases::optimizer)});
   }
+  if (std::any_of(steps.begin(), steps.end(), [](const StepEvent& s) { return s.update_ratio.has_value(); }))
+    columns.push_back({"update_ratio",
+                       column_of(steps, [&](const StepEvent& s) { return s.update_ratio.value_or(none); })});
   if (std::any_of(steps.begin(), steps.end(), [](const StepEvent& s) { return s.rss > 0; }))
     columns.push_back({"rss", column_of(steps, [&](const StepEvent& s) {
                          return s.rss > 0 ? static_cast<double>(s.rss) : none;
@@ -215,6 +218,7 @@ Json facts_json(const StartEvent& start) {
     facts["val_tokens"] = start.val_tokens;
   }
   if (start.entropy_floor) facts["entropy_floor"] = number(*start.entropy_floor);
+  if (!start.data_fingerprint.empty()) facts["data_fingerprint"] = text(start.data_fingerprint);
   return facts;
 }
 

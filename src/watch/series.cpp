@@ -15,6 +15,7 @@ double value_of(const StepEvent& step, Metric metric) {
     case Metric::loss: return step.loss;
     case Metric::lr: return step.lr;
     case Metric::grad_norm: return step.grad_norm;
+    case Metric::update_ratio: return step.update_ratio.value_or(std::numeric_limits<double>::quiet_NaN());
     case Metric::tokens_per_second: return step.tokens_per_second;
   }
   return 0;
@@ -71,6 +72,7 @@ std::optional<Metric> metric_named(std::string_view name) {
   if (name == "loss") return Metric::loss;
   if (name == "lr") return Metric::lr;
   if (name == "grad_norm") return Metric::grad_norm;
+  if (name == "update_ratio") return Metric::update_ratio;
   if (name == "tokens_per_second") return Metric::tokens_per_second;
   return std::nullopt;
 }

@@ -180,6 +180,7 @@ void TensorBoard::on_step(const StepEvent& event) {
   if (event.smoothed_loss) scalar("train/smoothed_loss", *event.smoothed_loss, event.step);
   scalar("train/learning_rate", event.lr, event.step);
   scalar("train/gradient_norm", event.grad_norm, event.step);
+  if (event.update_ratio) scalar("train/update_ratio", *event.update_ratio, event.step);
   scalar("train/tokens_per_second", event.tokens_per_second, event.step);
   scalar("train/milliseconds", event.ms, event.step);
   if (event.rss > 0) scalar("memory/resident_bytes", static_cast<double>(event.rss), event.step);

@@ -159,11 +159,13 @@ def check_facts(browser, run):
     best = min(column(events(run, "eval"), "loss"))
     text = browser.run("document.body.innerText")
     assert f"{best:.4f} at step" in text, "the best loss stands in the facts"
+    start, = events(run, "start")
+    assert start["data_fingerprint"] in text, "and what it learned from"
     assert "completed" in text and f"quern train --config {run}/config.resolved.json" in text
     given = browser.run("[...document.querySelectorAll('tr.given th')].map((th) => th.textContent)")
     assert "\u25cf d_model" in given and "\u25cf max_steps" in given and not any("betas" in path for path in given), given
     shown = browser.run("[...document.querySelectorAll('figure')].filter((f) => !f.hidden).map((f) => f.id.slice(7))")
-    assert shown == ["loss", "lr", "grad_norm", "gap", "tokens_per_second", "phases", "rss"], shown
+    assert shown == ["loss", "lr", "grad_norm", "update_ratio", "gap", "tokens_per_second", "phases", "rss"], shown
     assert browser.run("document.querySelector('#samples pre').textContent.length") > 10
 
 
@@ -179,7 +181,7 @@ def check_csv(browser, run, folder):
     for event in ["step", "eval"]:
         mine, true = [row for row in rows if row["event"] == event], events(run, event)
         assert all(row["run"] == run.name for row in mine)
-        for name in ["step", "loss"] + (["tokens", "lr", "grad_norm", "ms", "rss"] if event == "step" else []):
+        for name in ["step", "loss"] + (["tokens", "lr", "grad_norm", "update_ratio", "ms", "rss"] if event == "step" else []):
             assert close_to([float(row[name]) for row in mine], column(true, name)), (event, name)
 
 
@@ -189,7 +191,7 @@ def check_keyboard(browser):
     browser.press("#canvas-loss", "right", "right")
     assert browser.run("document.getElementById('readout').textContent").startswith("step 3: ")
     cursors = browser.run("[...document.querySelectorAll('.cursor')].filter((c) => !c.hidden).length")
-    assert cursors == 7, cursors
+    assert cursors == 8, cursors
     assert browser.run("document.getElementById('canvas-loss').getAttribute('aria-label')").startswith("Loss, ")
 
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -221,6 +222,32 @@ TEST_CASE("the tokenizer is byte, char, a file, or given", "[data]") {
   CHECK(unknown.place == config.text[0] + ":1:6");
   config.tokenizer = "chars";
   CHECK(error_of([&] { load_corpus(config, 4); }).hint.find("\"char\"") != std::string::npos);
+}
+
+TEST_CASE("who waits for a long text is told how far its reading has come") {
+  const Scratch scratch;
+  std::string text;
+  while (text.size() < 5 << 20) text += "one two\nthree ";
+  DataConfig config;
+  config.text = {scratch.write("long.txt", text)};
+  const auto size = static_cast<std::int64_t>(text.size());
+  for (const bool given : {false, true})
+    for (const char* tokenizer : {"char", "word"}) {
+      config.tokenizer = tokenizer;
+      std::vector<std::int64_t> told;
+      load_corpus(config, 4,
+                  given ? std::optional(make_tokenizer(tokenizer, std::vector{text_of(text)})) : std::nullopt,
+                  [&](std::int64_t done, std::int64_t total) {
+                    CHECK(total == size);
+                    told.push_back(done);
+                  });
+      CAPTURE(tokenizer, given, told);
+      CHECK(told.size() > 4);
+      CHECK(std::is_sorted(told.begin(), told.end()));
+      CHECK(told[told.size() - 2] > size - (2 << 20));
+      CHECK(told[told.size() - 2] < size);
+      CHECK(told.back() == size);
+    }
 }
 
 TEST_CASE("the fingerprint follows every byte and where texts end", "[data]") {

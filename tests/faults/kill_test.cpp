@@ -64,6 +64,81 @@ TEST_CASE("kill -9 in the middle of an evaluation: it is done again, and the run
   CHECK(within == 3);
 }
 
+TEST_CASE(
+    "kill -9 while the report is written: the page is the old one or the new one, and a resume makes it") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "run";
+  const auto page = [&] { return get(path / "report.html"); };
+  const auto is_whole = [](const std::string& text) { return text.ends_with("</html>\n"); };
+  const auto settings = [](int steps) {
+    return std::vector<std::string>{"run.max_steps=" + std::to_string(steps), "run.eval_interval=0"};
+  };
+  std::mt19937 random(3);
+  int within = 0;
+  for (int steps = 10; steps < 2000 && within < times(5, 50); steps += 10) {
+    const std::string before = page();
+    Program program(resume_words(path, settings(steps)), directory);
+    if (!wait_for_metrics(program, path, "\"end\",")) continue;
+    sleep_for_random(0.003, static_cast<std::uint32_t>(random()));
+    ::kill(program.pid(), SIGKILL);
+    program.wait();
+    const std::string after = page();
+    CAPTURE(steps);
+    CHECK((after.empty() || is_whole(after)));
+    within += after == before;  // the run had ended, and its page was not there yet
+    REQUIRE(run(resume_words(path, settings(steps)), directory).code == 0);
+    CHECK(is_whole(page()));
+    CHECK(page() != before);
+    for (const auto& entry : fs::directory_iterator(path)) CHECK_FALSE(has(entry.path().filename(), ".tmp-"));
+  }
+  CHECK(within == times(5, 50));
+}
+
+TEST_CASE("kill -9 of a sweep: its runs save and end, and the same command goes on to the same results") {
+  const TemporaryDirectory directory;
+  const auto words = [&](const char* name) {
+    return std::vector<std::string>{"sweep",
+                                    "--config",
+                                    configs + "tiny.json",
+                                    "--grid",
+                                    "optim.learning_rate=1e-2,1e-3",
+                                    "--seeds",
+                                    "2",
+                                    "--set",
+                                    "run.threads=1",
+                                    "--jobs",
+                                    "2",
+                                    "--dir",
+                                    (directory / name).string(),
+                                    "--json"};
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome whole = run(words("whole"), directory);
+  const std::chrono::duration<double> uninterrupted = std::chrono::steady_clock::now() - begin;
+  REQUIRE(whole.code == 0);
+  std::mt19937 random(11);
+  int kills = 0;
+  Outcome last;
+  for (int starts = 0; starts < 200; ++starts) {
+    Program program(words("killed"), directory);
+    if (kills < times(5, 50)) {
+      sleep_for_random(uninterrupted.count() / 2, static_cast<std::uint32_t>(random()));
+      ::kill(program.pid(), SIGKILL);
+    }
+    last = program.wait();
+    CAPTURE(starts, last.err);
+    REQUIRE((last.code == 0 || last.code == 128 + SIGKILL));
+    if (last.code == 0) break;
+    ++kills;
+  }
+  REQUIRE(last.code == 0);
+  CHECK(kills > 0);
+  CHECK(nlohmann::json::parse(last.out).at("settings") == nlohmann::json::parse(whole.out).at("settings"));
+  for (const char* name : {"learning_rate=1e-2,seed=1", "learning_rate=1e-2,seed=2",
+                           "learning_rate=1e-3,seed=1", "learning_rate=1e-3,seed=2"})
+    check_same_run(directory / "killed" / name, directory / "whole" / name);
+}
+
 TEST_CASE("kill -9 around rollbacks: the run takes the same ways and ends the same") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "run", whole = directory / "whole";

@@ -82,6 +82,30 @@ TEST_CASE("a signal within a long evaluation: it is left, and what is there is s
   CHECK(recorded(path).empty());
 }
 
+TEST_CASE("a signal within the last evaluation: the run is not complete, and a resume evaluates it") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "run", whole = directory / "whole";
+  const std::vector<std::string> settings = {"run.max_steps=2", "run.eval_interval=100",
+                                             "run.eval_batches=150", "data.eval_stride=1"};
+  REQUIRE(run(resume_words(whole, settings), directory).code == 0);
+  int within = 0;
+  for (int attempt = 0; attempt < 20 && within < 3; ++attempt) {
+    fs::remove_all(path);
+    Program program(resume_words(path, settings), directory);
+    if (!wait_for_metrics(program, path, "ckpt/step-000000002")) continue;
+    ::kill(program.pid(), SIGTERM);
+    const Outcome o = program.wait();
+    if (o.code == 0) continue;  // it was faster
+    ++within;
+    CAPTURE(o.err);
+    CHECK(o.code == 128 + SIGTERM);
+    CHECK(has(get(path / "metrics.jsonl"), "\"interrupted\""));
+    REQUIRE(run(resume_words(path, settings), directory).code == 0);
+    check_same_run(path, whole);
+  }
+  CHECK(within == 3);
+}
+
 TEST_CASE("SIGUSR1 saves and the run goes on, to the same end") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "run", whole = directory / "whole";

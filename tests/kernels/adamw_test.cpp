@@ -10,6 +10,17 @@
 using namespace quern;
 using namespace quern::reference;
 
+namespace {
+
+Squares squares_of(const std::vector<double>& before, const std::vector<double>& after) {
+  Squares squares;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    squares += {std::pow(after[i] - before[i], 2), std::pow(before[i], 2)};
+  return squares;
+}
+
+}  // namespace
+
 TEST_CASE("adamw against the reference", "[adamw]") {
   // A step adds a few roundings of w (6e-8 of itself) and of a step of about the learning rate; 20 of them
   // follow.
@@ -24,8 +35,12 @@ TEST_CASE("adamw against the reference", "[adamw]") {
             .gradient_scale = 0.25F};
     for (a.step = 1; a.step <= 20; ++a.step) {
       const auto g = normal(n, 100 + std::uint64_t(a.step));
-      adamw_update(w.data(), g.data(), m.data(), v.data(), n, a);
+      const auto before = widen(w);
+      const Squares squares = adamw_update(w.data(), g.data(), m.data(), v.data(), n, a);
       for (std::size_t i = 0; i < w.size(); ++i) reference::adamw(w2[i], double(g[i]), m2[i], v2[i], a);
+      const Squares moved = squares_of(before, widen(w));  // a lane adds 64 squares in floats: 64 * 6e-8
+      CHECK(std::abs(squares.change - moved.change) <= 4e-6 * moved.change);
+      CHECK(std::abs(squares.weights - moved.weights) <= 4e-6 * moved.weights);
     }
     CHECK(relative_error(m, m2) < 1e-6);
     CHECK(relative_error(v, v2) < 1e-6);
@@ -78,5 +93,10 @@ TEST_CASE("adamw has the same bits on two threads and however it is cut", "[adam
     return w;
   };
   CHECK(same_on_two_threads([&] { return run(0); }));
+  CHECK(same_on_two_threads([&] {
+    auto w = normal(n, 1), m = normal(n, 3), v = std::vector<float>(w.size(), 0.1F);
+    const Squares s = adamw_update(w.data(), g.data(), m.data(), v.data(), n, {.learning_rate = 1e-3F});
+    return std::vector<double>{s.change, s.weights};
+  }));
   CHECK(run(0) == run(33'333));
 }

@@ -16,8 +16,8 @@ struct State {
   std::vector<float> scratch = poison(std::int64_t(muon_scratch(M, N)));
 
   Tensor tensor(std::vector<float>& x) const { return Tensor(x.data(), {M, N}); }
-  void step(std::vector<float> g, const Muon& muon, Tensor shadow = {}) {
-    muon_update(tensor(w), tensor(g), tensor(m), shadow, muon, scratch);
+  Squares step(std::vector<float> g, const Muon& muon, Tensor shadow = {}) {
+    return muon_update(tensor(w), tensor(g), tensor(m), shadow, muon, scratch);
   }
 };
 
@@ -33,8 +33,15 @@ TEST_CASE("muon against the reference", "[muon]") {
     std::vector<double> w = widen(s.w), m(w.size());
     for (std::uint64_t step = 0; step < 4; ++step) {
       const auto g = normal(M * N, 100 + step);
-      s.step(g, muon);
+      const auto before = s.w;
+      const Squares squares = s.step(g, muon);
       reference::muon(w, widen(g), m, M, N, muon);
+      Squares moved;
+      for (std::size_t i = 0; i < before.size(); ++i)
+        moved += {std::pow(double(s.w[i]) - double(before[i]), 2), std::pow(double(before[i]), 2)};
+      // A new weight is rounded to 6e-8 of itself, which the change, of some 0.03 of it and more, holds too.
+      CHECK(std::abs(squares.change - moved.change) <= 1e-5 * moved.change);
+      CHECK(std::abs(squares.weights - moved.weights) <= 1e-12 * moved.weights);
     }
     CHECK(relative_error(s.m, m) < 1e-6);
     CHECK(relative_error(s.w, w) < 1e-4);

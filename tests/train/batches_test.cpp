@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/temporary_directory.hpp"
 #include "catch.hpp"
 #include "quern/train/objective.hpp"
 
@@ -102,6 +103,53 @@ TEST_CASE("micro-batches of a step are parts of it, and a batch is a function of
     const Batch part = parts.batch(5, i);
     CHECK(part.first_row == 6 * i);
     CHECK(std::equal(part.inputs, part.inputs + part.rows * part.length, ids.begin() + i * 6 * part.length));
+  }
+}
+
+/// The numbers in a text, in their order.
+std::vector<std::int64_t> numbers_in(const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t at = 0; (at = text.find_first_of("0123456789", at)) != text.npos;) {
+    std::size_t size = 0;
+    numbers.push_back(std::stoll(text.substr(at), &size));
+    at += size;
+  }
+  return numbers;
+}
+
+TEST_CASE("the epochs of a run that is resumed see the whole corpus, each part once") {
+  const test::TemporaryDirectory directory;
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "line " + std::to_string(i) + "\t" + (i % 2 == 0 ? "a" : "b") + "\n";
+  test::put(directory / "lines.tsv", lines);
+  Config text = config_of(Architecture::decoder, TaskKind::text);
+  Config records = config_of(Architecture::encoder, TaskKind::classification);
+  for (Config* config : {&text, &records}) {
+    config->data.order = WindowOrder::shuffle;
+    config->data.text = {(directory / "lines.tsv").string()};
+    config->data.tokenizer = "byte";
+    const Dataset data = load_dataset(config->data, data_shape(*config));
+    const std::int64_t T = config->model.context_length, rows = 12;
+    const std::int64_t epoch = data.corpus ? (data.train_size() - 1) / T : data.train_size();
+    REQUIRE(epoch % rows != 0);  // so that steps reach into the next epoch
+    for (const std::int64_t cut : {std::int64_t{1}, epoch / rows, epoch - 1}) {
+      std::vector<std::int64_t> seen;  // a step at a time, from step `cut` on by another process
+      TrainBatches before(*config, data), after(*config, data);
+      for (std::int64_t step = 0; step < epoch; ++step) {
+        const auto part = numbers_in((step < cut ? before : after).describe(step));
+        REQUIRE(part.size() == std::size_t(rows));
+        seen.insert(seen.end(), part.begin(), part.end());
+      }
+      for (std::int64_t first = 0; first < rows * epoch; first += epoch) {
+        std::vector<std::int64_t> places(seen.begin() + first, seen.begin() + first + epoch);
+        CAPTURE(cut, first, places);
+        CHECK_FALSE(std::is_sorted(places.begin(), places.end()));
+        std::sort(places.begin(), places.end());
+        CHECK(places.front() < (data.corpus ? T : 1));
+        for (std::int64_t i = 0; i < epoch; ++i)
+          CHECK(places[std::size_t(i)] == places.front() + i * (data.corpus ? T : 1));
+      }
+    }
   }
 }
 

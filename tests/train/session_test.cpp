@@ -106,6 +106,8 @@ TEST_CASE("a step's phases add up to no more than the step, and its memory is kn
     for (const double part : {p.data, p.forward, p.backward, p.optimizer}) CHECK(part > 0);
     CHECK(p.data + p.forward + p.backward + p.optimizer <= step.ms);
     CHECK(step.rss > 1 << 20);
+    CHECK(step.update_ratio.value() > (step.lr > 0 ? 1e-6 : -1));
+    CHECK(step.update_ratio.value() < 1);
   }
 }
 

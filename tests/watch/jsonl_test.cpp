@@ -86,12 +86,14 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   start.val_tokens = 5;
   start.name = "toy \xFF \"x\"";  // bytes that are not UTF-8 become U+FFFD
   start.entropy_floor = 0.98;
+  start.data_fingerprint = "0123456789abcdef";
   writer.on_start(start);
   writer.on_step(step(1));
   StepEvent smoothed = step(2);
   smoothed.smoothed_loss = 2.5;
   smoothed.phases = {0.5, 10, 20, 0.7};
   smoothed.rss = 1 << 20;
+  smoothed.update_ratio = 0.002;
   writer.on_step(smoothed);
   writer.on_eval({2, "val", 2.28, 4096, 0.4, true});
   writer.on_checkpoint({2, "ckpt/step-000000002", 0.05});
@@ -110,6 +112,7 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   CHECK(events[0]["train_tokens"] == 20);
   CHECK(events[0]["val_tokens"] == 5);
   CHECK(events[0]["entropy_floor"] == 0.98);
+  CHECK(events[0]["data_fingerprint"] == "0123456789abcdef");
   CHECK(events[0]["name"] == "toy \uFFFD \"x\"");
   CHECK(events[1]["event"] == "step");
   CHECK(events[1]["step"] == 1);
@@ -122,11 +125,13 @@ TEST_CASE("each event is one line of JSON with the fields that are promised") {
   CHECK_FALSE(events[1].contains("smoothed_loss"));
   CHECK_FALSE(events[1].contains("data_ms"));
   CHECK_FALSE(events[1].contains("rss"));
+  CHECK_FALSE(events[1].contains("update_ratio"));
   CHECK(events[2]["data_ms"] == 0.5);
   CHECK(events[2]["forward_ms"] == 10);
   CHECK(events[2]["backward_ms"] == 20);
   CHECK(events[2]["optimizer_ms"] == 0.7);
   CHECK(events[2]["rss"] == 1 << 20);
+  CHECK(events[2]["update_ratio"] == 0.002);
   CHECK(events[2]["smoothed_loss"] == 2.5);
   CHECK(events[3]["event"] == "eval");
   CHECK(events[3]["split"] == "val");

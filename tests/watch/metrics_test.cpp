@@ -78,18 +78,21 @@ TEST_CASE("a step's phases and memory are read where the file has them") {
   const TemporaryDirectory directory;
   const auto path = directory / "metrics.jsonl";
   std::string with = step_line(2);
-  with.insert(with.rfind('}'), R"(,"data_ms":1,"forward_ms":2,"backward_ms":3,"optimizer_ms":4,"rss":5)");
+  with.insert(with.rfind('}'),
+              R"(,"data_ms":1,"forward_ms":2,"backward_ms":3,"optimizer_ms":4,"rss":5,"update_ratio":6)");
   put(path, step_line(1) + with);
   const Metrics metrics = read_metrics(path.string());
   REQUIRE(metrics.steps.size() == 2);
   CHECK_FALSE(metrics.steps[0].phases);  // as older programs wrote it
   CHECK(metrics.steps[0].rss == 0);
+  CHECK_FALSE(metrics.steps[0].update_ratio);
   REQUIRE(metrics.steps[1].phases);
   CHECK(metrics.steps[1].phases->data == 1);
   CHECK(metrics.steps[1].phases->forward == 2);
   CHECK(metrics.steps[1].phases->backward == 3);
   CHECK(metrics.steps[1].phases->optimizer == 4);
   CHECK(metrics.steps[1].rss == 5);
+  CHECK(metrics.steps[1].update_ratio == 6);
   with.replace(with.find("\"forward_ms\":2,"), 15, "");
   put(path, with);
   CHECK(failure(path.string()).what.find("forward_ms") != std::string::npos);  // all of them, or none

@@ -29,6 +29,7 @@ StepEvent step(std::int64_t number, double loss) {
   event.tokens_per_second = 100;
   event.phases = {1, 400, 500, 99};
   event.rss = 50'000'000;
+  event.update_ratio = 0.002;
   return event;
 }
 
@@ -39,6 +40,7 @@ ReportRun some_run(std::int64_t steps = 20) {
   run.status = "completed";
   run.metrics.start.emplace();
   run.metrics.start->vocab_size = 256;
+  run.metrics.start->data_fingerprint = "0123456789abcdef";
   run.metrics.start->entropy_floor = 0.25;
   run.metrics.start->max_steps = steps;
   run.metrics.evals.push_back({0, "val", 5.5, 10, 0.5, false, {}});
@@ -77,12 +79,14 @@ TEST_CASE("the page's data reads back") {
   CHECK(run["steps"]["seconds"][19] == 20.5);  // the evaluation of step 0 took half a second
   CHECK(run["steps"]["rss"][0] == 50'000'000);
   CHECK(run["steps"]["forward_ms"][0] == 400);
+  CHECK(run["steps"]["update_ratio"][0] == 0.002);
   CHECK_FALSE(run.contains("means"));
   CHECK(run["evals"]["step"] == json({0, 20}));
   CHECK(run["evals"]["loss"] == json({5.5, 1.5}));
   CHECK(run["evals"]["tokens"] == json({0, 2000}));
   CHECK(run["best"] == json({{"step", 20}, {"loss", 1.5}}));
   CHECK(run["facts"]["entropy_floor"] == 0.25);
+  CHECK(run["facts"]["data_fingerprint"] == "0123456789abcdef");
   CHECK(run["config"]["model.d_model"] == 32);
   CHECK(run["given"] == json({"model.d_model"}));
   CHECK(run["environment"]["cpu"] == "a processor");

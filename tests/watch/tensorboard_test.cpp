@@ -115,6 +115,7 @@ TEST_CASE("event files hold what a run tells, each record under its checksums") 
     board.on_start({});
     StepEvent step{1, 768, 2.31, std::nullopt, 0.001, 0.8, 31.2, 24615.4};
     step.rss = 1 << 20;
+    step.update_ratio = 0.25;
     board.on_step(step);
     step.step = 2, step.loss = std::numeric_limits<double>::quiet_NaN();
     board.on_step(step);
@@ -134,6 +135,7 @@ TEST_CASE("event files hold what a run tells, each record under its checksums") 
   CHECK(std::isnan(scalars(records, "train/loss").at(2)));
   CHECK(scalars(records, "train/learning_rate").at(1) == 0.001F);
   CHECK(scalars(records, "memory/resident_bytes").at(1) == 1 << 20);
+  CHECK(scalars(records, "train/update_ratio").at(1) == 0.25F);
   CHECK(scalars(records, "val/loss") == std::map<int, float>{{2, 2.28F}});
   CHECK(scalars(records, "val/accuracy") == std::map<int, float>{{2, 0.75F}});
 

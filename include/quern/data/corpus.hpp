@@ -34,8 +34,9 @@ std::vector<TextFile> read_texts(const std::vector<std::string>& paths,
                                  std::uint64_t memory = physical_memory());
 
 /// The tokenizer that data.tokenizer names: "byte", "char" or "word" (made from these texts), or a tokenizer
-/// file's path.
-Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> texts);
+/// file's path. `read` is told of the texts' bytes as they are read.
+Tokenizer make_tokenizer(const std::string& name, std::span<const TextFile> texts,
+                         const BytesRead& read = {});
 
 /// The tokens that lie before the validation split: floor((1 - val_fraction) * tokens), in exact arithmetic
 /// on the decimal that the user wrote (0.9 of 10 tokens are 9, whatever 1 - 0.1 rounds to). 0 <= val_fraction
@@ -74,13 +75,17 @@ struct Corpus {
 /// Tokenizes and splits. Both splits must hold a window of context_length + 1 tokens, training unless
 /// val_fraction is 1 (all is validation), validation unless it is 0; throws Error(file) that names what is
 /// needed and what there is. Throws Error(file) for a text that the tokenizer does not take
-/// (Tokenizer::append).
+/// (Tokenizer::append). `read` is told of the texts' bytes as they become tokens.
 Corpus make_corpus(std::span<const TextFile> texts, Tokenizer tokenizer, double val_fraction,
-                   std::int64_t context_length, PackKind pack = PackKind::none);
+                   std::int64_t context_length, PackKind pack = PackKind::none, const BytesRead& read = {});
+
+/// Told how many bytes of how many a long text's reading has come to; at its end that all are done.
+using ReadingProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// The corpus that a config names. `tokenizer`, when given, replaces data.tokenizer: a resumed run keeps its
 /// own.
 Corpus load_corpus(const DataConfig& config, std::int64_t context_length,
-                   const std::optional<Tokenizer>& tokenizer = std::nullopt);
+                   const std::optional<Tokenizer>& tokenizer = std::nullopt,
+                   const ReadingProgress& progress = {});
 
 }  // namespace quern

@@ -81,8 +81,10 @@ void image_example(const ImageSet& set, std::int64_t patch_size, Example& to);
 
 /// The data that a config names, as a model of that shape takes it. `tokenizer`, when given, replaces
 /// data.tokenizer: a resumed run keeps its own. Throws as load_corpus and Problems do; Error(config) for a
-/// context_length below the longest drawn question, Error(file) for a line that is longer.
+/// context_length below the longest drawn question, Error(file) for a line that is longer. `progress` is told
+/// how far the reading of a text has come.
 Dataset load_dataset(const DataConfig& config, const DataShape& shape,
-                     const std::optional<Tokenizer>& tokenizer = std::nullopt);
+                     const std::optional<Tokenizer>& tokenizer = std::nullopt,
+                     const ReadingProgress& progress = {});
 
 }  // namespace quern

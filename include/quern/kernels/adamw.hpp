@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "quern/base/bf16.hpp"
+#include "quern/kernels/reduce.hpp"
 
 namespace quern {
 
@@ -21,8 +22,8 @@ struct AdamW {
 ///   w = w - learning_rate * weight_decay * w
 ///         - learning_rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
 /// which is PyTorch's placement of the corrections and of eps. `shadow` (n), unless it is null, becomes w
-/// rounded to bf16.
-void adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamW& adamw,
-                  bf16* shadow = nullptr);
+/// rounded to bf16. Returns how far the weights moved.
+Squares adamw_update(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamW& adamw,
+                     bf16* shadow = nullptr);
 
 }  // namespace quern

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <span>
 
+#include "quern/kernels/reduce.hpp"
 #include "quern/kernels/tensor.hpp"
 
 namespace quern {
@@ -31,8 +32,8 @@ struct Muon {
 
 /// One update of a matrix w (M,N) and its momentum m (M,N) by the gradient g (M,N), all contiguous f32, as
 /// above. `shadow` (M,N), unless it is empty, becomes w rounded to bf16. `scratch` holds muon_scratch(M, N)
-/// floats.
-void muon_update(Tensor w, Tensor g, Tensor m, Tensor shadow, const Muon& muon, std::span<float> scratch);
+/// floats. Returns how far w moved.
+Squares muon_update(Tensor w, Tensor g, Tensor m, Tensor shadow, const Muon& muon, std::span<float> scratch);
 std::size_t muon_scratch(std::int64_t M, std::int64_t N);
 
 }  // namespace quern

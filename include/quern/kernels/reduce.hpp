@@ -12,6 +12,17 @@ namespace quern {
 /// sum of x[i]^2 over n numbers, in double.
 double sum_of_squares(const float* x, std::int64_t n);
 
+/// The squares of what an update adds to weights, and of the weights before it, each summed.
+struct Squares {
+  double change = 0, weights = 0;
+
+  Squares& operator+=(const Squares& other) {
+    change += other.change;
+    weights += other.weights;
+    return *this;
+  }
+};
+
 /// out[c] = sum over rows of x[r,c] + beta * out[c]: a bias's gradient. out (C), x (R,C) of either type, rows
 /// may lie apart. `scratch` holds column_sum_scratch(R, C) floats.
 void column_sum(Sink out, Tensor x, std::span<float> scratch);

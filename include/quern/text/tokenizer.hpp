@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,10 +35,14 @@ struct Source {
   ErrorKind kind = ErrorKind::config;
 };
 
-/// A text and its source; `bytes` is a view.
+/// Told, while a long text is read, how many more of its bytes were.
+using BytesRead = std::function<void(std::int64_t)>;
+
+/// A text and its source; `bytes` is a view. `read`, unless it is empty, is called about every mebibyte.
 struct Text {
   std::string_view bytes;
   Source source;
+  BytesRead read = {};
 };
 
 /// A fixed map between text and the ids 0 … vocab_size() - 1. Copies are cheap for byte and char

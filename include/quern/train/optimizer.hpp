@@ -26,9 +26,10 @@ std::string first_nonfinite_gradient(ParamStore& parameters);
 /// AdamW, or with optimizer muon the matrices between activations by Muon, at the rate that stands to
 /// muon_learning_rate as `learning_rate` to the peak, and the rest by AdamW. Matrices and embeddings decay,
 /// norms and biases never; a tied matrix is one parameter and decays once. `step` counts from 1. `pool` lends
-/// scratch.
-void update(ParamStore& parameters, const OptimConfig& optim, double learning_rate, double gradient_scale,
-            std::int64_t step, Pool& pool);
+/// scratch. Returns the L2 norm of what the update added over that of the parameters before it; NaN when all
+/// of them were 0.
+double update(ParamStore& parameters, const OptimConfig& optim, double learning_rate, double gradient_scale,
+              std::int64_t step, Pool& pool);
 
 /// What gradient_norm() and update() cost by part, and the bytes of scratch that they borrow.
 struct OptimizerCost {

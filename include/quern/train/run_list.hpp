@@ -26,14 +26,19 @@ struct ListedRun {
 /// empty summary.
 ListedRun look_at_run(Files& files, const std::filesystem::path& directory);
 
+/// The directories directly in `folder` that hold a run's config or metrics, those whose metrics were written
+/// last first; nothing in them is read. A run that several names lead to (the link `latest`) stands once,
+/// under its directory's own name where that lies in `folder`. `warnings` are told of what cannot be looked
+/// into. ErrorKind::run when `folder` is missing, no directory or itself a run.
+std::vector<std::filesystem::path> run_directories(Files& files, const std::filesystem::path& folder,
+                                                   std::vector<std::string>* warnings = nullptr);
+
 struct RunList {
   std::vector<ListedRun> runs;        // by name
   std::vector<std::string> warnings;  // what is damaged, and each directory that cannot be looked into
 };
 
-/// The runs directly in `folder`: directories that hold a run's config or metrics; whatever else lies there
-/// is left out. A run that several names lead to (the link `latest`) stands once, under its directory's own
-/// name where that lies in `folder`. ErrorKind::run when `folder` is missing, no directory or itself a run.
+/// The runs of run_directories, looked at.
 RunList list_runs(Files& files, const std::filesystem::path& folder);
 
 /// loss: lowest validation loss first; duration, parameters: largest first; time: newest first; name: by the

@@ -18,7 +18,8 @@ struct TrainRequest {
   std::filesystem::path run_dir;  // empty: a new name below runs/
   std::string resume;             // empty: a new run; "auto", a run's directory, or one of its checkpoints
   bool overwrite = false;
-  std::string commit;  // of this program, for env.json
+  std::string commit;            // of this program, for env.json
+  ReadingProgress reading = {};  // of the corpus
 };
 
 struct TrainOutcome {
@@ -40,7 +41,8 @@ struct RunPlan {
   Config config;
   Dataset data;
 };
-RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets);
+RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets,
+                 const ReadingProgress& reading = {});
 
 /// The threads that run.threads = 0 stands for: OMP_NUM_THREADS when set, else every core this process may
 /// use.

@@ -27,6 +27,7 @@ struct StepResult {
   double learning_rate = 0;
   std::int64_t tokens = 0;  // targets that counted
   StepPhases phases;
+  std::optional<double> update_ratio = {};  // of an update: its L2 norm over that of the weights
   std::string nonfinite = {};  // empty: the weights were updated, or no target counted. Else nothing was
                                // updated; what is not finite, the first bad tensor, and the batch
 };

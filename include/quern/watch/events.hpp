@@ -39,6 +39,7 @@ struct StartEvent {
   int threads = 1;                      // that compute
   std::string isa;                      // level of our kernels, such as "x86-64-v4"
   std::string precision = "f32";        // "f32" or "bf16"
+  std::string data_fingerprint;         // of the bytes that it learns from, or of how they are drawn
 };
 
 /// A run that goes on from a checkpoint; `start` describes the run as it now stands, start.step is that
@@ -69,6 +70,8 @@ struct StepEvent {
   double tokens_per_second = 0;         // this step's target tokens over `ms`
   std::optional<StepPhases> phases = std::nullopt;  // of `ms`; files of older programs do not have them
   std::int64_t rss = 0;  // bytes of the process in physical memory after it; 0: not known
+  std::optional<double> update_ratio =
+      std::nullopt;  // L2 norm of the weights' change over that of the weights
 };
 
 /// A number that tells how well a task is done, such as accuracy.

@@ -4,8 +4,8 @@
 //
 //   {"event":"start","time":…,"parameters":…,"train_tokens":…,"val_tokens":…,…}
 //   {"event":"step","time":…,"step":20,"tokens":15360,"loss":2.31,"lr":0.001,"grad_norm":0.8,"ms":31.2,
-//    "tokens_per_second":24615}                                       and "smoothed_loss" when smoothing is
-//    on
+//    "tokens_per_second":24615,"update_ratio":0.004,"data_ms":…,"forward_ms":…,"backward_ms":…,
+//    "optimizer_ms":…,"rss":…}                                    and "smoothed_loss" when smoothing is on
 //   {"event":"eval","time":…,"step":20,"split":"val","loss":2.28,"tokens":15360,"seconds":0.4}
 //   {"event":"checkpoint","time":…,"step":20,"path":"ckpt/step-000000020","seconds":0.05}
 //   {"event":"sample","time":…,"step":20,"prompt":"One","text":" day"}

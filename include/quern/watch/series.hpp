@@ -15,10 +15,10 @@ struct Point {
 };
 
 /// What is drawn over what.
-enum class Metric { loss, lr, grad_norm, tokens_per_second };
+enum class Metric { loss, lr, grad_norm, update_ratio, tokens_per_second };
 enum class XAxis { step, tokens, time };
 
-/// "loss", "lr", "grad_norm", "tokens_per_second"; anything else is nothing.
+/// "loss", "lr", "grad_norm", "update_ratio", "tokens_per_second"; anything else is nothing.
 std::optional<Metric> metric_named(std::string_view name);
 /// "step", "tokens", "time"; anything else is nothing.
 std::optional<XAxis> x_axis_named(std::string_view name);

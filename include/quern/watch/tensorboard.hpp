@@ -22,10 +22,10 @@ struct Hyperparameter {
   std::variant<bool, double, std::string> value;
 };
 
-/// Tags: train/{loss,smoothed_loss,learning_rate,gradient_norm,tokens_per_second,milliseconds},
-/// val/{loss,<metric>}, memory/resident_bytes, samples, weights/<tensor>, gradients/<tensor>. What is not
-/// finite is written as it is. Records are kept and written at evaluations, samples and checkpoints, and
-/// every few seconds.
+/// Tags: train/{loss,smoothed_loss,learning_rate,gradient_norm,update_ratio,tokens_per_second,
+/// milliseconds}, val/{loss,<metric>}, memory/resident_bytes, samples, weights/<tensor>, gradients/<tensor>.
+/// What is not finite is written as it is. Records are kept and written at evaluations, samples and
+/// checkpoints, and every few seconds.
 class TensorBoard final : public Observer {
  public:
   /// Starts a file in `directory`, made if need be, whose name sorts behind those that are there, whatever

@@ -52,6 +52,8 @@ const figures = [
   {id: "lr", title: "Learning rate", unit: "", log: true, shown: has("lr"), lines: plainLine("lr"), text: short},
   {id: "grad_norm", title: "Gradient norm", unit: "before clipping", log: true, marks: true, robust: true,
     shown: has("grad_norm"), lines: rawAndSmoothed("grad_norm", "smoothed"), levels: clipLevel, text: short},
+  {id: "update_ratio", title: "Update to weights", unit: "norm of a step's change over that of the weights", log: true,
+    shown: has("update_ratio"), lines: rawAndSmoothed("update_ratio", "smoothed"), text: short},
   {id: "gap", title: "Generalisation gap", unit: "validation less training loss since the evaluation before",
     shown: (run) => gapPoints(run).length > 0, text: lossText,
     lines: (run) => [{key: "gap", label: "", kind: "marks", points: gapPoints(run)}]},

@@ -18,6 +18,7 @@ function facts(run) {
     ["validation text", about.val_tokens > 0 && `${grouped(about.val_tokens)} tokens`],
     ["training examples", !text && (about.train_examples > 0 ? grouped(about.train_examples) : "without end")],
     ["validation examples", !text && grouped(about.val_examples)],
+    ["data fingerprint", about.data_fingerprint],
     ["vocabulary", about.vocab_size > 0 && `${grouped(about.vocab_size)} tokens`],
     ["started", timeText(run.started)],
     ["processor", machine.cpu],
