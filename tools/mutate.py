@@ -34,7 +34,7 @@ KERNEL_TESTS = {
     "embedding": ["embedding_test"],
     "linear_attention": ["linear_attention_test"],
     "linear_attention_backward": ["linear_attention_test"],
-    "loss": ["loss_test"],
+    "loss": ["loss_test", "bf16_test"],
     "norm": ["norm_test"],
     "recurrent": ["recurrent_test", "attention_gru_test"],
     "reduce": ["reduce_test", "norm_test"],
@@ -141,7 +141,7 @@ def mutants_of(text, begin, end):
             at = m.end()
     body = text[at:end].strip()
     at = text.index(body, at)
-    if re.match(r"(?:QUERN_CHECK|using|static_assert|break|continue|switch|case|default)\b", body) or body in ("", ";"):
+    if re.match(r"(?:QUERN_CHECK|using|static_assert|break|continue|switch|case|default)\b|check_\w+\(", body) or body in ("", ";"):
         return
     declaration = re.match(r"(?:alignas\(\w+\)\s*)?(?:const |constexpr |static )?[\w:]+(?:<[^=;()]*>)?(?:\s+|\s*[*&]+\s*)\w+\s*(?:=(?!=)|\[|\{|;|,)", body)
     assignment = re.match(r"[^=;(){}]*?(?:\([^=;]*?\)[^=;(){}]*?)?(?<![=!<>])([-+*/]?=)(?!=)", body)
@@ -151,7 +151,8 @@ def mutants_of(text, begin, end):
     if assignment and (declaration or not re.match(r"\w+\s*\(", body)):
         value = at + assignment.end()
         stop = split_top(text[value : end - 1])[0][1] + value
-        sign = "!" if body.startswith(("const bool", "bool")) else "-"
+        truth = body.startswith(("const bool", "bool")) or text[value:stop].strip() in ("true", "false")
+        sign = "!" if truth else "-"
         yield "negated", [(value, value, f" {sign}("), (stop, stop, ")")]
     elif returned:
         value = at + returned.end()
