@@ -58,14 +58,17 @@ inline void check_same_run(const std::filesystem::path& path, const std::filesys
   CHECK(recorded(path) == recorded(whole));
 }
 
+inline bool has_ended(const Program& program) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(program.pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid != 0;
+}
+
 /// Waits until `condition` holds; false when the program has ended before.
 template <class Condition>
 bool wait_until(const Program& program, Condition condition) {
   while (!condition()) {
-    siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(program.pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid != 0)
-      return condition();
+    if (has_ended(program)) return condition();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;

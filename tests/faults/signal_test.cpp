@@ -127,6 +127,29 @@ TEST_CASE("SIGUSR1 saves and the run goes on, to the same end") {
   check_same_run(path, whole);
 }
 
+TEST_CASE("a hail of signals within the products changes no number") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "run", whole = directory / "whole";
+  // On one thread: the one that signals go to does all products.
+  const std::vector<std::string> settings = {"run.threads=1",           "run.max_steps=40",
+                                             "model.d_model=64",        "model.n_heads=4",
+                                             "model.context_length=64", "run.batch_size=8"};
+  REQUIRE(run(resume_words(whole, settings), directory).code == 0);
+  Program program(resume_words(path, settings), directory);
+  REQUIRE(wait_until(program, [&] { return catches(program, SIGUSR1); }));
+  int sent = 0;
+  while (!has_ended(program)) {
+    ::kill(program.pid(), SIGUSR1);
+    ++sent;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const Outcome o = program.wait();
+  CAPTURE(sent, o.err);
+  REQUIRE(o.code == 0);
+  CHECK(sent > 100);
+  check_same_run(path, whole);
+}
+
 TEST_CASE("a second signal ends the program at once, and the checkpoints stay intact") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "run", whole = directory / "whole";

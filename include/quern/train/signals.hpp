@@ -4,7 +4,7 @@ namespace quern {
 
 /// While one of these lives, the first SIGINT, SIGTERM or SIGHUP asks for a stop, a second one ends the
 /// process at once, and SIGUSR1 asks for a checkpoint. A SIGHUP that was ignored before (nohup) stays
-/// ignored. The handlers set flags and do nothing else.
+/// ignored, and SIGUSR1 is ignored from the guard's end on. The handlers set flags and do nothing else.
 class SignalGuard {
  public:
   SignalGuard();
