@@ -132,8 +132,13 @@ class Reader {
     return false;
   }
   bool expected(const std::string& type, const Json& json) {
+    const auto* text = std::get_if<std::string>(&json.value);
+    const bool quoted = text != nullptr && !json_or_string(*text).is<std::string>();
     return fail("expected " + type + ", found " + json.describe(),
-                json.is<std::nullptr_t>() && index_.empty() ? "leave the key out for its default" : "", json);
+                json.is<std::nullptr_t>() && index_.empty() ? "leave the key out for its default"
+                : quoted                                    ? "leave its quotes out"
+                                                            : "",
+                json);
   }
   bool out_of_range(const Json& json, const std::string& range) {
     return fail("must be " + range + ", found " + json.describe(), "", json);

@@ -67,8 +67,10 @@ void add_settings(Candidates& to, const std::string& word) {
 
 void add_values(Candidates& to, const std::string& type, const std::string& word) {
   if (begins(type, "KEY=")) return add_settings(to, word);
-  if (type == "DIR" || begins(type, "RUN")) add_runs_here(to);
   const bool choice = type.find('|') != std::string::npos;
+  if (type == "DIR" || begins(type, "RUN") || (choice && type.find("DIR") != std::string::npos))
+    add_runs_here(to);
+  if (type == "WHICH") to.words = {{"best", "the lowest validation loss"}, {"last", "the newest"}};
   if (choice)
     for (const std::string& value : parts_of(type, '|'))
       if (value != "DIR" && value != "CHECKPOINT") to.words.push_back({value, ""});

@@ -36,6 +36,17 @@ std::string picture(const CurvesOptions& options) {
   return curves_picture(read_runs(options.runs), curves);
 }
 
+/// The picture, lower where the window's rows are too few for it and no height was asked for.
+std::string fitted_picture(const CurvesOptions& options) {
+  std::string whole = picture(options);
+  const int rows = terminal_height(STDOUT_FILENO);
+  const auto lines = static_cast<int>(std::count(whole.begin(), whole.end(), '\n'));
+  if (options.height || rows == 0 || lines < rows) return whole;
+  CurvesOptions lower = options;
+  lower.height = std::max(4, PlotOptions().height - (lines + 1 - rows));
+  return picture(lower);
+}
+
 /// Draws the picture anew over itself until none of the runs goes on.
 int follow(const CurvesOptions& options) {
   using Clock = std::chrono::steady_clock;
@@ -47,7 +58,7 @@ int follow(const CurvesOptions& options) {
   for (std::string shown;;) {
     const Clock::time_point begin = Clock::now();
     const bool live = std::any_of(options.runs.begin(), options.runs.end(), goes_on);
-    const std::string next = picture(options);
+    const std::string next = fitted_picture(options);
     // Up by the lines that are there, and all below erased.
     const auto lines = std::count(shown.begin(), shown.end(), '\n');
     if (next != shown) write_out((lines > 0 ? "\x1b[" + std::to_string(lines) + "A\x1b[J" : "") + next);

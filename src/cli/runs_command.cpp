@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/train/load.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/train/run_list.hpp"
@@ -54,7 +55,8 @@ int list(const ListOptions& options) {
   Files files;
   RunList found = list_runs(files, options.folder);
   for (const std::string& warning : found.warnings) say("warning: " + warning);
-  if (found.runs.empty()) say("there are no runs in " + options.folder + "; `quern train` makes one");
+  if (found.runs.empty() && found.folders.empty())
+    say("there are no runs in " + options.folder + "; `quern train` makes one");
   sort_runs(found.runs, run_order_named(options.sort).value());
   if (options.json) {
     nlohmann::ordered_json runs = nlohmann::ordered_json::array();
@@ -68,6 +70,9 @@ int list(const ListOptions& options) {
     const Terminal terminal = inspect_terminal(STDOUT_FILENO);
     write_out(draw(table, terminal.width, !terminal.utf8));
   }
+  for (const auto& [folder, held] : found.folders)
+    say(std::to_string(held) + " more in " + folder.string() + ": quern runs ls " +
+        shell_word(folder.string()));
   return 0;
 }
 
@@ -141,8 +146,8 @@ void add_runs(CLI::App& app) {
                         {"quern runs diff runs/one runs/two", "quern runs diff runs/one runs/latest",
                          "quern runs diff runs/one runs/two --json | jq .differences"},
                         [named] { return diff(*named); });
-  add_text(*command, "a", named->a, "A", "A run's directory")->required();
-  add_text(*command, "b", named->b, "B", "Another run's directory")->required();
+  add_text(*command, "a", named->a, "RUN", "A run's directory")->required();
+  add_text(*command, "b", named->b, "RUN", "Another run's directory")->required();
   command->add_flag("--json", named->json, "Print one JSON object");
 }
 

@@ -40,6 +40,7 @@ struct SweepOptions : ConfigOptions {
 
 /// What is to be done, and where.
 struct Plan {
+  std::vector<SweepAxis> axes;
   std::vector<SweepRun> runs;
   fs::path directory;
   std::int64_t threads = 1;  // of each run; 0: as the config says
@@ -61,7 +62,7 @@ std::vector<std::string> joined(const std::vector<std::string>& a, const std::ve
 Plan plan_of(const SweepOptions& options) {
   std::vector<SweepAxis> axes;
   for (const std::string& text : options.grid) axes.push_back(sweep_axis(text));
-  Plan plan{sweep_runs(axes, options.seeds.value_or(0)), options.directory};
+  Plan plan{axes, sweep_runs(axes, options.seeds.value_or(0)), options.directory};
   std::string name;
   std::set<std::string> told;  // of each axis' mistake, once
   std::string mistakes;
@@ -94,10 +95,31 @@ std::vector<std::string> words_of(const SweepOptions& options, const Plan& plan,
   return words;
 }
 
-bool is_complete(Files& files, const fs::path& directory) {
+/// Refuses a folder whose runs of the same names were trained with other configs: their losses are no results
+/// of this one.
+void check_runs(Files& files, const SweepOptions& options, const Plan& plan) {
+  if (directory_state(files, plan.directory) == DirectoryState::run)
+    throw Error(ErrorKind::run, "this is a run; those of a sweep lie in a folder of their own",
+                "name another folder: --dir DIR", plan.directory.string());
+  for (const SweepRun& run : plan.runs) {
+    const fs::path directory = plan.directory / run.name;
+    const ListedRun found = look_at_run(files, directory);
+    if (!found.config) continue;
+    try {
+      resumed_config({options.files, joined(options.sets, run.sets), {}, {}, false, {}, {}}, *found.config);
+    } catch (const Error& error) {
+      throw Error(error.kind, error.what(),
+                  "name another folder for this sweep, --dir DIR, or delete that run", directory.string());
+    }
+  }
+}
+
+bool is_complete(Files& files, const SweepOptions& options, const Plan& plan, const SweepRun& run) {
+  const fs::path directory = plan.directory / run.name;
   if (directory_state(files, directory) != DirectoryState::run) return false;
-  const ListedRun run = look_at_run(files, directory);
-  return run.status == "completed" && run.summary && run.summary->max_steps == run.summary->step;
+  const ListedRun found = look_at_run(files, directory);
+  return found.status == "completed" && found.summary &&
+         found.summary->step == load_config(options.files, joined(options.sets, run.sets)).run.max_steps;
 }
 
 std::string loss_of(const ListedRun& run) {
@@ -121,7 +143,7 @@ const SweepRun* take_free(Files& files, const Plan& plan, std::deque<const Sweep
 int train_all(Files& files, const SweepOptions& options, const Plan& plan) {
   std::deque<const SweepRun*> waiting;
   for (const SweepRun& run : plan.runs)
-    if (!is_complete(files, plan.directory / run.name)) waiting.push_back(&run);
+    if (!is_complete(files, options, plan, run)) waiting.push_back(&run);
   const auto total = static_cast<std::int64_t>(plan.runs.size());
   std::int64_t done = total - static_cast<std::int64_t>(waiting.size());
   if (done > 0) say(grouped(done) + " of " + grouped(total) + " runs are complete already");
@@ -135,7 +157,7 @@ int train_all(Files& files, const SweepOptions& options, const Plan& plan) {
     while (!stopping && trainers.running() < options.jobs) {
       const SweepRun* run = take_free(files, plan, waiting);
       if (run == nullptr) break;
-      if (is_complete(files, plan.directory / run->name)) {
+      if (is_complete(files, options, plan, *run)) {
         ++done;  // by another process
       } else {
         trainers.start(run->name, words_of(options, plan, *run));
@@ -161,34 +183,47 @@ int train_all(Files& files, const SweepOptions& options, const Plan& plan) {
   return stop_signal() != 0 ? 128 + stop_signal() : code;
 }
 
-/// The settings of a sweep with the losses of their runs, the best first.
+/// The settings of a sweep with the losses of their complete runs, the best first.
 std::vector<SweepResult> results_of(const Plan& plan, const std::vector<ListedRun>& runs) {
   std::vector<SweepResult> results;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::string& setting = plan.runs[i].setting;
-    if (results.empty() || results.back().setting != setting) results.push_back({setting, {}, 0});
+    const SweepRun& planned = plan.runs[i];
+    if (results.empty() || results.back().setting != planned.setting)
+      results.push_back({planned.setting, planned.values, {}, 0});
     ++results.back().runs;
     const auto& summary = runs[i].summary;
-    if (summary && summary->best) results.back().losses.push_back(summary->best->loss);
+    if (runs[i].status == "completed" && summary && summary->best)
+      results.back().losses.push_back(summary->best->loss);
   }
   sort_results(results);
   return results;
 }
 
-std::string table_of(const std::vector<SweepResult>& results, const Terminal& terminal) {
+/// A column for each field that has several values.
+std::string table_of(const Plan& plan, const std::vector<SweepResult>& results, const Terminal& terminal) {
   Table table;
-  table.columns = {{"setting", false}, {"runs", true}, {"val loss", true}, {"min", true}, {"max", true}};
+  const std::vector<std::string> names = axis_names(plan.axes);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (plan.axes[i].values.size() > 1) table.columns.push_back({names[i], false});
+  const bool single = table.columns.empty();
+  if (single) table.columns.push_back({"setting", false});
+  table.columns.insert(table.columns.end(),
+                       {{"complete", true}, {"val loss", true}, {"min", true}, {"max", true}});
   for (const SweepResult& result : results) {
-    std::vector<std::string> row = {result.setting.empty() ? "(the config)" : result.setting,
-                                    std::to_string(result.losses.size()) + "/" + std::to_string(result.runs),
-                                    "-", "-", "-"};
-    if (!result.losses.empty()) {
+    std::vector<std::string> row;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (plan.axes[i].values.size() > 1) row.push_back(result.values[i]);
+    if (single) row.push_back(result.setting.empty() ? "(the config)" : result.setting);
+    row.push_back(std::to_string(result.losses.size()) + "/" + std::to_string(result.runs));
+    if (result.losses.empty()) {
+      row.insert(row.end(), {"-", "-", "-"});
+    } else {
       const auto [low, high] = std::minmax_element(result.losses.begin(), result.losses.end());
-      row[2] = fixed(result.mean(), 4), row[3] = fixed(*low, 4), row[4] = fixed(*high, 4);
+      row.insert(row.end(), {fixed(result.mean(), 4), fixed(*low, 4), fixed(*high, 4)});
     }
     table.rows.push_back(std::move(row));
   }
-  return draw(table, terminal.width, !terminal.utf8);
+  return draw(table, terminal.tty ? terminal.width : 0, !terminal.utf8);
 }
 
 nlohmann::ordered_json json_of(const Plan& plan, const std::vector<ListedRun>& runs,
@@ -223,12 +258,15 @@ int sweep(SweepOptions options) {
   if (options.files.empty()) options.files = {default_config()};
   Files files;
   const Plan plan = plan_of(options);
+  check_runs(files, options, plan);
   fs::create_directories(plan.directory);
-  say(grouped(static_cast<std::int64_t>(plan.runs.size())) + " runs in " + plan.directory.string() +
+  say(grouped(static_cast<std::int64_t>(plan.runs.size())) +
+      (plan.runs.size() == 1 ? " run in " : " runs in ") + plan.directory.string() +
       (plan.threads > 0
            ? ", " + std::to_string(options.jobs) + " at a time on " + std::to_string(plan.threads) +
                  (plan.threads == 1 ? " thread each" : " threads each")
            : ""));
+  if (inspect_terminal(STDERR_FILENO).live) announce_stops("\nthe runs stop when they have saved\n");
   const SignalGuard signals;
   const int code = train_all(files, options, plan);
   if (code >= 128) {
@@ -241,7 +279,7 @@ int sweep(SweepOptions options) {
   if (options.json) {
     write_json(json_of(plan, runs, results));
   } else {
-    write_out(table_of(results, inspect_terminal(STDOUT_FILENO)));
+    write_out(table_of(plan, results, inspect_terminal(STDOUT_FILENO)));
   }
   write_page(files, plan, runs);
   return code;
@@ -259,7 +297,7 @@ void add_sweep(CLI::App& app) {
                   [options] { return sweep(*options); });
   add_config_options(*command, *options);
   command->add_option("--grid", options->grid, "A field and its values; several make every combination")
-      ->type_name("KEY=A,B,…")
+      ->type_name("KEY=A,B")
       ->allow_extra_args(false);
   add_number(*command, "--seeds", options->seeds, between(1, 1000),
              "Runs of each setting, with run.seed 1 to N (default: one, with the config's seed)");

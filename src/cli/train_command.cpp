@@ -11,6 +11,7 @@
 #include "quern/base/suggest.hpp"
 #include "quern/train/objective.hpp"
 #include "quern/train/session.hpp"
+#include "quern/train/signals.hpp"
 #include "quern/watch/console.hpp"
 #include "quern/watch/curves.hpp"
 #include "quern/watch/format.hpp"
@@ -80,10 +81,14 @@ int run(const TrainOptions& options) {
     observers.add(std::make_unique<Console>(console));
     observers.add(std::make_unique<ReportWriter>(files, run_dir));
   };
+  if (!options.quiet && terminal.live)
+    announce_stops("\nstopping: the step is finished and saved; once more ends at once and saves nothing\n");
   const TrainOutcome outcome = train(files, request, watch);
   if (!options.quiet && outcome.exit_code == 0) {
     const std::string path = outcome.run_dir.string();
-    const std::string picture = loss_picture(read_runs({path}), plot_options(terminal));
+    const std::string picture =
+        loss_picture(read_runs({path}),
+                     plot_options(inspect_terminal(STDERR_FILENO, colour_policy(options.colour).value())));
     std::fprintf(stderr, "\n%s\n", picture.c_str());
     say((command == "sample" ? "sample it:  quern " : "try it:  quern ") + command + " --run " +
         shell_word(path));

@@ -127,8 +127,12 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
     if (!commands.empty())
       return Error(ErrorKind::config, name + ": unknown command " + in_quotes(word),
                    did_you_mean_or_list(word, commands));
+    const auto takes = [&](const char* option) { return command->get_option_no_throw(option) != nullptr; };
+    const std::string meant = takes("--config") && word.ends_with(".json") ? "--config "
+                              : takes("--run") && !word.empty()            ? "--run "
+                                                                           : "";
     return Error(ErrorKind::config, name + ": " + in_quotes(extras.front()) + " is one argument too many",
-                 help);
+                 meant.empty() ? help : "did you mean " + meant + shell_word(extras.front()) + "?");
   }
   if (missing)
     return Error(ErrorKind::config, name + ": a command is missing", did_you_mean_or_list("", commands));

@@ -60,10 +60,22 @@ std::vector<Difference> differences(const Config& before, const Config& after) {
   return differences(fields_of(old), fields_of(now));
 }
 
+namespace {
+
+constexpr std::array free_fields = {"run.max_steps", "run.threads", "run.eval_interval",
+                                    "run.checkpoint_interval", "run.keep_checkpoints"};
+
+}  // namespace
+
 bool may_change_at_resume(const std::string& path) {
-  static constexpr std::array free = {"run.max_steps", "run.threads", "run.eval_interval",
-                                      "run.checkpoint_interval", "run.keep_checkpoints"};
-  return path.starts_with("watch.") || std::find(free.begin(), free.end(), path) != free.end();
+  return path.starts_with("watch.") ||
+         std::find(free_fields.begin(), free_fields.end(), path) != free_fields.end();
+}
+
+std::string resumable_fields() {
+  std::string text;
+  for (const char* field : free_fields) text += field + std::string(", ");
+  return text + "and what lies in watch";
 }
 
 std::vector<Difference> frozen_differences(const Config& run, const Config& wanted) {

@@ -259,7 +259,9 @@ class Checks {
       const std::string end_path = own_end ? "schedule.decay_steps" : "run.max_steps";
       add({"schedule.warmup_steps", end_path},
           std::to_string(s.warmup_steps) + " must be below " + end_path + " (" + std::to_string(end) + ")",
-          own_end ? "" : "schedule.decay_steps, where stated, takes the place of run.max_steps");
+          "a smaller schedule.warmup_steps, or more steps" +
+              std::string(
+                  own_end ? "" : "; schedule.decay_steps, where stated, takes the place of run.max_steps"));
     }
     if (s.kind == ScheduleKind::wsd && s.cooldown_steps > 0 && s.warmup_steps + s.cooldown_steps > end &&
         end > 0)

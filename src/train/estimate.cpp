@@ -203,16 +203,21 @@ std::int64_t space_left(const MemoryEstimate& memory) {
   return address_space_left() - stacks() - margin_bytes - memory.reserved;
 }
 
-bool fits(const MemoryEstimate& memory) {
-  return memory.to_come() <= available_memory() && memory.to_come() <= space_left(memory);
+/// Within this share of what there is.
+bool fits(const MemoryEstimate& memory, double share = 1) {
+  const auto most = [share](std::int64_t bytes) {
+    return static_cast<std::int64_t>(share * static_cast<double>(bytes));
+  };
+  return memory.to_come() <= most(available_memory()) && memory.to_come() <= most(space_left(memory));
 }
 
-/// The largest micro-batch below that of `config` that fits; 0 when not even one sequence does.
+/// The largest micro-batch below that of `config` that fits, also when a little less memory is there then; 0
+/// when not even one sequence does.
 std::int64_t largest_batch(Config config, std::int64_t evaluation_windows) {
   std::int64_t good = 0, bad = config.run.batch_size;
   while (bad - good > 1) {
     config.run.batch_size = good + (bad - good) / 2;
-    (is_countable(config) && fits(estimate(config, evaluation_windows).memory) ? good : bad) =
+    (is_countable(config) && fits(estimate(config, evaluation_windows).memory, 0.95) ? good : bad) =
         config.run.batch_size;
   }
   return good;

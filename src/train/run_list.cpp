@@ -129,6 +129,16 @@ RunList list_runs(Files& files, const fs::path& folder) {
   RunList list;
   std::vector<fs::path> paths = run_directories(files, folder, &list.warnings);
   std::sort(paths.begin(), paths.end());
+  for (const DirectoryEntry& entry : files.list(folder)) {
+    const fs::path path = folder / entry.name;
+    if (entry.kind != EntryKind::directory || std::binary_search(paths.begin(), paths.end(), path)) continue;
+    try {
+      if (const std::size_t held = run_directories(files, path).size(); held > 0)
+        list.folders.emplace_back(path, held);
+    } catch (const Error&) {  // what may not be looked into was told of
+    }
+  }
+  std::sort(list.folders.begin(), list.folders.end());
   for (const fs::path& path : paths) {
     ListedRun& run = list.runs.emplace_back(look_at_run(files, path));
     run.name = path.filename().string();

@@ -78,36 +78,6 @@ Session start(Files& files, const TrainRequest& request) {
   return {config, std::move(data), std::move(directory), std::nullopt, {}};
 }
 
-/// The run's config with what the request changes; what a resume may not change is an error with the
-/// difference.
-Config wanted_config(const TrainRequest& request, const Config& run) {
-  Config wanted;
-  if (request.config_files.empty()) {
-    const char* threads = std::getenv("QUERN_THREADS");
-    wanted =
-        merge_config({{"config.resolved.json", to_json(run)}},
-                     threads != nullptr ? std::optional<std::string>(threads) : std::nullopt, request.sets);
-  } else {
-    wanted = load_config(request.config_files, request.sets);
-    make_absolute(wanted.data);
-    if (wanted.model.vocab_size == 0) wanted.model.vocab_size = run.model.vocab_size;
-    if (wanted.model.n_outputs == 0) wanted.model.n_outputs = run.model.n_outputs;
-    if (wanted.model.image.empty()) wanted.model.image = run.model.image;
-    if (wanted.data.labels.empty()) wanted.data.labels = run.data.labels;
-    wanted.model.head = head_of(wanted);
-    wanted.model.reads_source = run.model.reads_source;
-    if (wanted.schedule.decay_steps == 0) wanted.schedule.decay_steps = run.schedule.decay_steps;
-    wanted = resolved(wanted);
-  }
-  if (const auto differences = frozen_differences(run, wanted); !differences.empty()) {
-    std::string lines = format(differences);
-    lines.pop_back();
-    throw Error(ErrorKind::run, "this run cannot go on with another config:\n" + lines,
-                "resume without these changes, or start a new run");
-  }
-  return wanted;
-}
-
 void require_same(const nlohmann::json& state, const char* key, const std::string& now,
                   const std::string& what) {
   if (state.value(key, std::string()) == now) return;
@@ -152,7 +122,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                const std::optional<fs::path>& named) {
   RunDirectory directory = RunDirectory::resume(files, run);
   const Config created = load_run_config(files, run);
-  const Config config = wanted_config(request, created);
+  const Config config = resumed_config(request, created);
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
   check_sample_prompt(config, tokenizer);
   Session session{config,
@@ -261,6 +231,34 @@ StartEvent describe(const Session& session, const Model& model) {
 }  // namespace
 
 int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores(); }
+
+Config resumed_config(const TrainRequest& request, const Config& run) {
+  Config wanted;
+  if (request.config_files.empty()) {
+    const char* threads = std::getenv("QUERN_THREADS");
+    wanted =
+        merge_config({{"config.resolved.json", to_json(run)}},
+                     threads != nullptr ? std::optional<std::string>(threads) : std::nullopt, request.sets);
+  } else {
+    wanted = load_config(request.config_files, request.sets);
+    make_absolute(wanted.data);
+    if (wanted.model.vocab_size == 0) wanted.model.vocab_size = run.model.vocab_size;
+    if (wanted.model.n_outputs == 0) wanted.model.n_outputs = run.model.n_outputs;
+    if (wanted.model.image.empty()) wanted.model.image = run.model.image;
+    if (wanted.data.labels.empty()) wanted.data.labels = run.data.labels;
+    wanted.model.head = head_of(wanted);
+    wanted.model.reads_source = run.model.reads_source;
+    if (wanted.schedule.decay_steps == 0) wanted.schedule.decay_steps = run.schedule.decay_steps;
+    wanted = resolved(wanted);
+  }
+  if (const auto differences = frozen_differences(run, wanted); !differences.empty()) {
+    std::string lines = format(differences);
+    lines.pop_back();
+    throw Error(ErrorKind::run, "this run cannot go on with another config:\n" + lines,
+                "a resume may change " + resumable_fields() + "; else start a new run");
+  }
+  return wanted;
+}
 
 RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector<std::string>& sets,
                  const ReadingProgress& reading) {

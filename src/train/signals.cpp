@@ -1,7 +1,11 @@
 #include "quern/train/signals.hpp"
 
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 namespace quern {
@@ -11,6 +15,7 @@ constexpr std::array stops = {SIGINT, SIGTERM, SIGHUP};
 
 volatile std::sig_atomic_t stop_requested = 0;
 volatile std::sig_atomic_t save_requested = 0;
+const char* volatile announcement = nullptr;
 
 /// Handlers have a stack of their own: oneDNN's products keep numbers below the stack pointer, where a frame
 /// on the thread's own stack would be written over them. Signals to a process go to its first thread, which
@@ -34,6 +39,10 @@ void handle_stops(void (*handler)(int)) {
 extern "C" void on_stop(int signal) {
   stop_requested = signal;
   handle_stops(SIG_DFL);  // the second one ends the process
+  const int before = errno;
+  if (const char* text = announcement; text != nullptr) [[maybe_unused]]
+    const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+  errno = before;
 }
 
 extern "C" void on_save(int) { save_requested = 1; }
@@ -58,6 +67,8 @@ SignalGuard::~SignalGuard() {
   handle_stops(SIG_DFL);
   std::signal(SIGUSR1, SIG_IGN);  // what asks for a save as the run ends asks too late, and for nothing else
 }
+
+void announce_stops(const char* text) { announcement = text; }
 
 int stop_signal() { return stop_requested; }
 

@@ -32,13 +32,6 @@ std::vector<std::string> values_of(const std::string& text) {
   return values;
 }
 
-/// The last part of a path, or the whole where another axis ends alike.
-std::string short_path(const SweepAxis& axis, const std::vector<SweepAxis>& axes) {
-  const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
-  const auto alike = [&](const SweepAxis& other) { return last(other.path) == last(axis.path); };
-  return std::count_if(axes.begin(), axes.end(), alike) > 1 ? axis.path : last(axis.path);
-}
-
 /// A name for a directory, unlike all in `taken`, to which it is added.
 std::string directory_name(const std::string& text, std::set<std::string>& taken) {
   std::string name;
@@ -89,16 +82,28 @@ SweepAxis sweep_axis(const std::string& text) {
   return axis;
 }
 
+std::vector<std::string> axis_names(const std::vector<SweepAxis>& axes) {
+  const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  std::vector<std::string> names;
+  for (const SweepAxis& axis : axes) {
+    const auto alike = [&](const SweepAxis& other) { return last(other.path) == last(axis.path); };
+    names.push_back(std::count_if(axes.begin(), axes.end(), alike) > 1 ? axis.path : last(axis.path));
+  }
+  return names;
+}
+
 std::vector<SweepRun> sweep_runs(const std::vector<SweepAxis>& axes, std::int64_t seeds) {
   check_axes(axes, seeds);
   std::vector<SweepRun> settings(1);
-  for (const SweepAxis& axis : axes) {
-    const std::string path = short_path(axis, axes);
+  const std::vector<std::string> names = axis_names(axes);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const SweepAxis& axis = axes[i];
     std::vector<SweepRun> longer;
     for (const SweepRun& before : settings)
       for (const std::string& value : axis.values) {
         SweepRun run = before;
-        run.setting += (run.setting.empty() ? "" : " ") + path + "=" + value;
+        run.setting += (run.setting.empty() ? "" : " ") + names[i] + "=" + value;
+        run.values.push_back(value);
         run.sets.push_back(axis.path + "=" + value);
         longer.push_back(std::move(run));
       }

@@ -61,10 +61,11 @@ std::string last_value(const std::vector<Point>& points, Metric metric) {
   return points.empty() ? std::string() : " " + value_text(points.back().y, metric);
 }
 
-std::string best_value(const Metrics& metrics) {
+/// Where the best evaluation is not the last; of a single run also that it is.
+std::string best_value(const Metrics& metrics, bool alone) {
   const EvalEvent* best = best_evaluation(metrics);
-  if (!best) return {};
-  if (best == &metrics.evals.back()) return " (best)";
+  if (!best || best->step == 0) return {};
+  if (best == &metrics.evals.back()) return alone ? " (best)" : "";
   return " (best " + fixed(best->loss, 3) + " at step " + grouped(best->step) + ")";
 }
 
@@ -79,13 +80,13 @@ void add_run(Figure& figure, const NamedMetrics& run, int index, const CurveOpti
   line.label = alone ? (is_loss ? "train" : "smoothed") : run.name + (is_loss ? ": train" : ":");
   if (alone && weight == 0 && !is_loss) line.label = "each step, last";
   line.label += last_value(line.points, options.metric);
-  if (weight > 0) line.label += alone ? " (EMA " + weight_text(weight) + ")" : "";
+  if (weight > 0) line.label += alone ? " (smoothing " + weight_text(weight) + ")" : "";
   if (weight > 0 && alone) figure.curves.push_back({"each step", Stroke::faint, std::move(raw), index});
   figure.curves.push_back(std::move(line));
   if (!is_loss) return;
   std::vector<Point> evals = eval_series(run.metrics, options.x);
   if (evals.empty()) return;
-  const std::string label = "val" + last_value(evals, options.metric) + best_value(run.metrics);
+  const std::string label = "val" + last_value(evals, options.metric) + best_value(run.metrics, alone);
   figure.curves.push_back({label, Stroke::marks, std::move(evals), alone ? index + 1 : index});
 }
 

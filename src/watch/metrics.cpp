@@ -229,6 +229,11 @@ Metrics read_metrics(const std::string& path) {
     const std::optional<Json> json = parsed(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
     if (!json && !whole) break;  // still being written, or cut short
+    if (!json && number == 1)
+      throw Error(ErrorKind::file, "this is no metrics.jsonl: its first line is no JSON",
+                  "name a run's directory or the metrics.jsonl in it; where that is damaged, resuming the "
+                  "run mends it",
+                  path + ":1");
     try {
       if (!json) throw Wrong{"not JSON"};
       add(metrics, *json);

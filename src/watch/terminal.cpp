@@ -109,6 +109,11 @@ int terminal_width(int fd) {
   return number && width > 0 ? width : 80;
 }
 
+int terminal_height(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+}
+
 Terminal inspect_terminal(int fd, ColourPolicy policy) {
   Terminal terminal;
   terminal.fd = fd;

@@ -52,6 +52,52 @@ TEST_CASE("a sweep tells mistakes of any combination before the first run, and f
   CHECK(found["settings"][0].at("setting") == "learning_rate=1e-3");
 }
 
+TEST_CASE("losses of another config are no results: a sweep refuses a folder that holds them, and a run") {
+  const TemporaryDirectory output;
+  const auto place = output / "sweep";
+  auto line = words(place, "optim.learning_rate=1e-3");
+  REQUIRE(run(line, output).code == 0);
+  const std::string page = get(place / "report.html");
+  line.insert(line.begin() + 5, {"--set", "model.d_model=64"});
+  const Outcome other = run(line, output);
+  CAPTURE(other.err);
+  CHECK(other.code == 7);
+  CHECK(has(other.err, "model.d_model: 32 in the run, 64 asked for"));
+  CHECK(has(other.err, "learning_rate=1e-3,seed=1"));
+  CHECK(has(other.err, "--dir DIR"));
+
+  auto longer = words(place, "optim.learning_rate=1e-3");
+  longer[4] = "run.max_steps=6";
+  const Outcome more = run(longer, output);
+  CAPTURE(more.err);
+  CHECK(more.code == 0);
+  CHECK(!has(more.err, "complete already"));
+  CHECK(nlohmann::json::parse(more.out)["runs"][0].at("step") == 6);
+
+  const auto inside = place / "learning_rate=1e-3,seed=1";
+  const std::string before = get(inside / "report.html");
+  const Outcome within = run(words(inside, "optim.learning_rate=1e-3"), output);
+  CHECK(within.code == 7);
+  CHECK(has(within.err, "this is a run"));
+  CHECK(get(inside / "report.html") == before);
+}
+
+TEST_CASE(
+    "the table of a sweep has a column for each field with several values, and the losses of complete runs") {
+  const TemporaryDirectory output;
+  auto line = words(output / "sweep", "optim.learning_rate=1e6,1e-3");
+  line.pop_back();
+  line.insert(line.end(),
+              {"--grid", "optim.grad_clip=0", "--grid", "optim.eps=1e-30,1e-8", "--set", "run.max_steps=20"});
+  const Outcome o = run(line, output);
+  CAPTURE(o.out, o.err);
+  CHECK(o.code == 5);
+  CHECK(has(o.out, "learning_rate  eps    complete  val loss"));
+  CHECK(has(o.out, "1e6            1e-8        0/2         -"));
+  CHECK(has(o.out, "1e-3           1e-8        2/2"));
+  CHECK(!has(o.out, "grad_clip"));
+}
+
 TEST_CASE("an interrupted sweep stops its runs, which save, and goes on from there") {
   const TemporaryDirectory output;
   auto line = words(output / "sweep", "optim.learning_rate=1e-3");

@@ -104,7 +104,7 @@ TEST_CASE("damaged runs are listed with the reason") {
   REQUIRE(list.warnings.size() == 3);
   CHECK(contains(list.warnings[0], "the run config is damaged: model.d_modell: unknown key"));
   CHECK(contains(list.warnings[0], "config.resolved.json:1:12) and 1 more"));
-  CHECK(contains(list.warnings[1], "the run metrics is damaged: a line of the metrics is wrong"));
+  CHECK(contains(list.warnings[1], "the run metrics is damaged: this is no metrics.jsonl"));
   CHECK(contains(list.warnings[1], "metrics.jsonl:1"));
   CHECK(contains(list.warnings[2], "the run no-config is damaged: no such file"));
   CHECK(list.runs[0].status == "completed");

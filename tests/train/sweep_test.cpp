@@ -75,7 +75,7 @@ TEST_CASE("a sweep that cannot be meant is refused") {
 }
 
 TEST_CASE("results stand by their mean, those without a loss last") {
-  std::vector<SweepResult> results = {{"a", {}, 2}, {"b", {3, 1}, 2}, {"c", {1.5}, 2}};
+  std::vector<SweepResult> results = {{"a", {}, {}, 2}, {"b", {}, {3, 1}, 2}, {"c", {}, {1.5}, 2}};
   CHECK(std::isnan(results[0].mean()));
   CHECK(results[1].mean() == 2);
   sort_results(results);

@@ -46,7 +46,7 @@ TEST_CASE("one run: raw points, smoothed line, validation and floor") {
   CHECK(holds(text, " loss (nats per token) - toy\n"));
   CHECK(holds(text, ".. each step"));
   // 3 e^-5 0.5 / (1 - 0.5 e^0.05) above 1
-  CHECK(holds(text, "** train 1.021 (EMA 0.5)"));
+  CHECK(holds(text, "** train 1.021 (smoothing 0.5)"));
   CHECK(holds(text, "o val 1.750 (best 1.500 at step 50)"));
   CHECK(holds(text, "-- entropy of the text 0.900"));
   CHECK(holds(text, "-----*"));
@@ -58,7 +58,7 @@ TEST_CASE("without smoothing the line is the raw points; a weight that is given 
   CHECK_FALSE(holds(curves_picture({run("toy", 100)}, options), "each step"));
   CHECK_FALSE(holds(curves_picture({run("toy", 20)}, ascii()), "each step"));
   options.smoothing = 0.8;
-  CHECK(holds(curves_picture({run("toy", 20)}, options), "(EMA 0.8)"));
+  CHECK(holds(curves_picture({run("toy", 20)}, options), "(smoothing 0.8)"));
 }
 
 TEST_CASE("several runs have a line of the legend each; a floor only when they agree") {
@@ -77,7 +77,7 @@ TEST_CASE("other metrics and axes") {
   };
   CHECK(holds(of(Metric::lr), " learning rate - toy\n"));
   CHECK(holds(of(Metric::lr), "** each step, last 1e-3\n"));  // never smoothed of itself
-  CHECK(holds(of(Metric::grad_norm), "** smoothed 0.5 (EMA 0.5)"));
+  CHECK(holds(of(Metric::grad_norm), "** smoothed 0.5 (smoothing 0.5)"));
   CHECK(holds(of(Metric::tokens_per_second), "smoothed 20k"));
   CHECK_FALSE(holds(of(Metric::lr), "val"));
   CHECK(holds(of(Metric::loss, XAxis::tokens), "100k\n"));

@@ -238,6 +238,8 @@ std::vector<Difference> differences(const Config& before, const Config& after);
 /// Whether a resumed run may have another value here: run.max_steps, run.threads, the intervals,
 /// run.keep_checkpoints and watch.*.
 bool may_change_at_resume(const std::string& path);
+/// Their names, for a message.
+std::string resumable_fields();
 
 /// The differences that a resume may not have; empty when `wanted` may continue `run`.
 std::vector<Difference> frozen_differences(const Config& run, const Config& wanted);

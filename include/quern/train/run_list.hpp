@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "quern/base/files.hpp"
@@ -34,7 +35,8 @@ std::vector<std::filesystem::path> run_directories(Files& files, const std::file
                                                    std::vector<std::string>* warnings = nullptr);
 
 struct RunList {
-  std::vector<ListedRun> runs;        // by name
+  std::vector<ListedRun> runs;                                         // by name
+  std::vector<std::pair<std::filesystem::path, std::size_t>> folders;  // those in it that hold runs, how many
   std::vector<std::string> warnings;  // what is damaged, and each directory that cannot be looked into
 };
 

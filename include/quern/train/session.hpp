@@ -35,6 +35,10 @@ struct TrainOutcome {
 TrainOutcome train(Files& files, const TrainRequest& request,
                    const std::function<void(Observers&, const Config&, const std::filesystem::path&)>& watch);
 
+/// The config with which the request goes on with a run of config `run`. Throws Error(run) with the
+/// difference where a resume may not make it.
+Config resumed_config(const TrainRequest& request, const Config& run);
+
 /// What a new run of these would train with: its config, vocabulary stated, and its corpus. Sets the threads
 /// of this process as the run would.
 struct RunPlan {

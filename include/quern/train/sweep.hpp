@@ -18,10 +18,14 @@ struct SweepAxis {
 SweepAxis sweep_axis(const std::string& text);
 
 struct SweepRun {
-  std::string name;               // of its directory: "learning_rate=1e-3,d_model=64,seed=2"
-  std::string setting;            // "learning_rate=1e-3 d_model=64"; empty without an axis
-  std::vector<std::string> sets;  // {"optim.learning_rate=1e-3", …, "run.seed=2"}
+  std::string name;                 // of its directory: "learning_rate=1e-3,d_model=64,seed=2"
+  std::string setting;              // "learning_rate=1e-3 d_model=64"; empty without an axis
+  std::vector<std::string> values;  // {"1e-3", "64"}
+  std::vector<std::string> sets;    // {"optim.learning_rate=1e-3", …, "run.seed=2"}
 };
+
+/// What each axis is called in names and tables: the last part of its path, or the whole where two end alike.
+std::vector<std::string> axis_names(const std::vector<SweepAxis>& axes);
 
 /// Every combination, the last axis turning fastest, with the seeds 1 to `seeds`; 0: with the config's own.
 /// Names hold letters, digits and "._=,+-", each once. Throws Error(config) for an axis that stands twice,
@@ -31,6 +35,7 @@ std::vector<SweepRun> sweep_runs(const std::vector<SweepAxis>& axes, std::int64_
 /// The best validation losses of the runs of one setting.
 struct SweepResult {
   std::string setting;
+  std::vector<std::string> values;
   std::vector<double> losses;  // of those that have one
   std::int64_t runs = 0;       // all of them
 

@@ -32,6 +32,9 @@ Terminal inspect_terminal(int fd, ColourPolicy policy = ColourPolicy::automatic)
 /// Columns of the terminal at `fd`; of a non-terminal COLUMNS from the environment; 80 when neither says.
 int terminal_width(int fd);
 
+/// Rows of the terminal at `fd`; 0 when it is none or does not say.
+int terminal_height(int fd);
+
 /// `text` without what a terminal would obey: C0 and C1 controls, DEL, bidirectional controls, line and
 /// paragraph separators and bytes that are not UTF-8 each become one U+FFFD; newline and tab stay. With
 /// `ascii` every character beyond ASCII and everything replaced becomes '?'.

@@ -45,7 +45,7 @@ const curvesOf = (figure) => view.alone ? curvesOfOne(figure, view.runs[0]) : cu
 /** How a curve is handed to Chart.js: a band is two more of them. */
 function datasetsOf(curve) {
   const plain = {label: curve.label, borderColor: curve.colour, borderWidth: 2, borderDash: curve.dash,
-    pointRadius: 0, pointBackgroundColor: curve.colour, data: curve.points};
+    pointRadius: curve.points.length === 1 ? 3 : 0, pointBackgroundColor: curve.colour, data: curve.points};
   switch (curve.kind) {
     case "faint": return [{...plain, borderColor: curve.colour + "59", borderWidth: 1}];
     case "marks": return [...bandDatasets(curve), {...plain, pointRadius: curve.points.length <= 80 ? 3 : 0}];
@@ -60,11 +60,12 @@ function bandDatasets(curve) {
   return [{...edge, data: curve.low}, {...edge, data: curve.high, fill: "-1", backgroundColor: curve.colour + "33"}];
 }
 
-/** The x axis from 0 to the end of the longest run, the same in all figures. */
+/** The x axis from 0 to the end of the longest run or its last event, the same in all figures. */
 function xEnd() {
   const {scale} = axisUnit();
   const ends = view.runs.flatMap((run) => [run.steps[view.axis].at(-1), run.evals[view.axis].at(-1)]);
-  return Math.max(...ends.map((x) => (x ?? 0) / scale), 1e-9);
+  const marks = view.runs.flatMap((run) => eventMarks(run).flatMap((mark) => mark.xs)).filter(Number.isFinite);
+  return Math.max(...ends.map((x) => (x ?? 0) / scale), ...marks, 1e-9);
 }
 
 /** The values that stand `share` from the low and the high end. */

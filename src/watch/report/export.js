@@ -1,7 +1,7 @@
 // The page's values as a table for other programs: the form of `quern curves --csv`.
 
 const csvStepColumns = ["loss", "lr", "grad_norm", "tokens_per_second", "ms", "data_ms", "forward_ms", "backward_ms",
-  "optimizer_ms", "rss"];
+  "optimizer_ms", "rss", "update_ratio"];
 
 /** A field as RFC 4180 wants it. */
 const csvField = (value) => value === null || value === undefined ? ""
