@@ -79,6 +79,24 @@ TEST_CASE("what is fixed lies behind what is trained, without gradient, and is d
   CHECK(std::abs(squares - M * D) < 4 * std::sqrt(2.0 * M * D));
 }
 
+TEST_CASE("a parameter that no operation reached has a gradient of 0, whatever the step before left there") {
+  ParamStore store;
+  const Parameter& reached = store.add("reached", {3}, false, Init::constant(1));
+  const Parameter& alone = store.add("alone", {3}, false, Init::constant(1));
+  store.allocate(true);
+  std::fill_n(store.gradients(), store.slab_size(), 7.0F);
+  store.begin_step();
+  const_cast<Slot&>(reached.slot).written = true;  // as an operation does
+  store.complete_gradients();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    CHECK(reached.slot.grad.f32()[i] == 7);
+    CHECK(alone.slot.grad.f32()[i] == 0);
+  }
+  CHECK(alone.slot.written);
+  store.complete_gradients();  // a second time changes nothing
+  CHECK(reached.slot.grad.f32()[0] == 7);
+}
+
 TEST_CASE("a name may appear once") {
   ParamStore store;
   store.add("x", {1}, true, Init::constant(0));
