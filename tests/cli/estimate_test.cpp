@@ -13,19 +13,6 @@ namespace {
 
 const std::string tiny = std::string(QUERN_SOURCE_DIR) + "/configs/tiny.json";
 
-/// Training as a shell runs it below a limit of its address space.
-Outcome train_below(std::int64_t megabytes, const std::filesystem::path& run_dir,
-                    const TemporaryDirectory& directory) {
-  const std::string err = (directory / "limited.txt").string();
-  const std::string line = "ulimit -v " + std::to_string(megabytes * 1024) + "; exec '" + QUERN_PROGRAM +
-                           "' train --config '" + tiny + "' --run-dir '" + run_dir.string() +
-                           "' --set run.max_steps=4 --set run.threads=2 --set run.eval_batches=2 2> '" + err +
-                           "'";
-  const int status = std::system(line.c_str());
-  const bool by_signal = WIFSIGNALED(status);
-  return {by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status), by_signal, "", get(err)};
-}
-
 }  // namespace
 
 TEST_CASE("estimate tells parameters, memory and time, and keeps the machine's rates") {
@@ -123,6 +110,24 @@ TEST_CASE("bench --profile takes one work or a config") {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
+
+namespace {
+
+/// Training as a shell runs it below a limit of its address space.
+Outcome train_below(std::int64_t megabytes, const std::filesystem::path& run_dir,
+                    const TemporaryDirectory& directory) {
+  const std::string err = (directory / "limited.txt").string();
+  const std::string line = "ulimit -v " + std::to_string(megabytes * 1024) + "; exec '" + QUERN_PROGRAM +
+                           "' train --config '" + tiny + "' --run-dir '" + run_dir.string() +
+                           "' --set run.max_steps=4 --set run.threads=2 --set run.eval_batches=2 2> '" + err +
+                           "'";
+  const int status = std::system(line.c_str());
+  const bool by_signal = WIFSIGNALED(status);
+  return {by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status), by_signal, "", get(err)};
+}
+
+}  // namespace
+
 TEST_CASE("below any limit of the address space training is refused or runs, and never dies half-way") {
   const TemporaryDirectory directory;
   int refused = 0, ran = 0;

@@ -98,7 +98,7 @@ function yRange(figure, curves, levels, log) {
     ends = [Math.min(low, Math.max(most[0], low - margin)), Math.max(high, Math.min(most[1], high + margin))];
   }
   if (ends.length === 0) return {};
-  const room = (ends[1] - ends[0]) * 0.04 || Math.abs(ends[1]) * 0.1 || 0.1;
+  const room = (figure.zero ? ends[1] : ends[1] - ends[0]) * 0.04 || Math.abs(ends[1]) * 0.1 || 0.1;
   const back = (y) => log ? 10 ** y : y;
   const low = !log && ends[0] >= 0 ? Math.max(0, ends[0] - room) : ends[0] - room;
   return {min: figure.zero ? 0 : back(low), max: back(ends[1] + room)};

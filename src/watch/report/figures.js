@@ -54,7 +54,7 @@ const figures = [
     shown: has("grad_norm"), lines: rawAndSmoothed("grad_norm", "smoothed"), levels: clipLevel, text: short},
   {id: "update_ratio", title: "Update to weights", unit: "norm of a step's change over that of the weights", log: true,
     shown: has("update_ratio"), lines: rawAndSmoothed("update_ratio", "smoothed"), text: short},
-  {id: "gap", title: "Generalisation gap", unit: "validation less training loss since the evaluation before",
+  {id: "gap", title: "Generalisation gap", unit: "validation loss less training loss just before it",
     shown: (run) => gapPoints(run).length > 0, text: lossText,
     lines: (run) => [{key: "gap", label: "", kind: "marks", points: gapPoints(run)}]},
   {id: "tokens_per_second", title: "Speed", unit: "target tokens per second", robust: true, tick: tickText,

@@ -69,16 +69,17 @@ function xsOfSteps(run, steps) {
   return steps.map((step) => view.axis === "step" ? step : interpolated(points, step));
 }
 
-/** Validation loss less the mean training loss since the evaluation before. */
+/** Validation loss less the mean training loss of the latter half of the steps since the evaluation before. */
 function gapPoints(run) {
   const losses = run.means?.loss ?? run.steps.loss;
   let row = 0, before = run.steps.step[0] - 1;
   const gaps = run.evals.step.map((step, i) => {
+    const middle = (step + (run.evals.step[i - 1] ?? 0)) / 2;
     let sum = 0, count = 0;
     for (; row < losses.length && run.steps.step[row] <= step; ++row) {
       const steps = run.steps.step[row] - before;
       before = run.steps.step[row];
-      if (known(losses[row])) { sum += losses[row] * steps; count += steps; }
+      if (known(losses[row]) && before > middle) { sum += losses[row] * steps; count += steps; }
     }
     return count > 0 && known(run.evals.loss[i]) ? run.evals.loss[i] - sum / count : null;
   });

@@ -63,16 +63,16 @@ function showSummary(runs, differing) {
     name: field, value: (run) => run.config[field], text: (value) => String(value ?? "\u2013")}));
   byId("summary").append(element("h2", {}, "Runs"), sortableTable([
     {name: "run", value: (run) => run.name},
-    {name: "status", value: (run) => run.status},
     {name: "best val loss", value: (run) => run.best?.loss ?? null, text: lossText},
+    ...fieldColumns,
+    {name: "status", value: (run) => run.status},
     {name: "at step", value: (run) => run.best?.step ?? null, text: grouped},
     {name: "last train loss", value: (run) => run.train_loss ?? null, text: lossText},
     {name: "steps", value: (run) => run.step, text: grouped},
     {name: "tokens", value: (run) => run.tokens, text: grouped},
     {name: "time", value: (run) => run.seconds, text: durationText},
     {name: "parameters", value: (run) => run.parameters ?? null, text: grouped},
-    ...fieldColumns,
-  ], runs, 2));
+  ], runs, 1));
   byId("summary").hidden = false;
 }
 
