@@ -74,6 +74,18 @@ bool wait_until(const Program& program, Condition condition) {
   return true;
 }
 
+/// Whether the process still has a handler for the signal.
+inline bool catches(const Program& program, int signal) {
+  std::error_code ignored;  // before it becomes quern it has this program's handlers
+  if (std::filesystem::read_symlink("/proc/" + std::to_string(program.pid()) + "/exe", ignored) !=
+      std::filesystem::canonical(QUERN_PROGRAM))
+    return false;
+  const std::string status = get("/proc/" + std::to_string(program.pid()) + "/status");
+  const std::size_t at = status.find("SigCgt:");
+  if (at == std::string::npos) return false;
+  return (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
+}
+
 /// Waits until the run's metrics hold `text`.
 inline bool wait_for_metrics(const Program& program, const std::filesystem::path& path,
                              const std::string& text) {

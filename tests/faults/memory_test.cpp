@@ -12,7 +12,7 @@
 using namespace quern;
 using namespace quern::test;
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__)  // which needs all of the address space, and its own malloc
 namespace {
 
 std::atomic<long> asked = 0, first_refused = 0, last_refused = -1;  // counted from 1; none: first above last
@@ -130,7 +130,6 @@ TEST_CASE(
   }
   CHECK(refusals >= 100);
 }
-#endif
 
 TEST_CASE("a process that may not grow at any moment of its training: exit 0 or 6, never another end") {
   const TemporaryDirectory directory;
@@ -150,3 +149,4 @@ TEST_CASE("a process that may not grow at any moment of its training: exit 0 or 
     std::filesystem::remove_all(path);
   }
 }
+#endif

@@ -9,18 +9,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether the process still has a handler for the signal.
-bool catches(const Program& program, int signal) {
-  std::error_code ignored;  // before it becomes quern it has this program's handlers
-  if (fs::read_symlink("/proc/" + std::to_string(program.pid()) + "/exe", ignored) !=
-      fs::canonical(QUERN_PROGRAM))
-    return false;
-  const std::string status = get("/proc/" + std::to_string(program.pid()) + "/status");
-  const std::size_t at = status.find("SigCgt:");
-  if (at == std::string::npos) return false;
-  return (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
-}
-
 const std::vector<std::string> endless = {"run.max_steps=1000000", "schedule.decay_steps=50",
                                           "run.eval_interval=0"};
 
