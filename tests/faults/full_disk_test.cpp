@@ -73,9 +73,10 @@ TEST_CASE(
     WARN("no disks can be mounted here (this takes root): a full disk is not tried");
     return;
   }
-  // A checkpoint takes 356 KiB in all; three of them exist at once before the oldest goes.
+  // A checkpoint takes 356 KiB in all; three of them exist at once before the oldest goes, and beside them
+  // two pages of some 300 KiB, the old one and the new one.
   int refused = 0, with_checkpoints = 0, completed = 0;
-  for (const long kib : {4, 8, 12, 16, 20, 24, 140, 340, 380, 500, 720, 760, 1000, 1120, 1600}) {
+  for (const long kib : {4, 8, 12, 16, 20, 24, 140, 340, 380, 500, 720, 760, 1000, 1120, 1600, 2400}) {
     REQUIRE(small.mount(kib * 1024));
     const Outcome o = run(resume_words(path, settings), directory);
     CAPTURE(kib, o.err);
