@@ -82,7 +82,7 @@ int run(const TrainOptions& options) {
     observers.add(std::make_unique<ReportWriter>(files, run_dir));
   };
   if (!options.quiet && terminal.live)
-    announce_stops("\nstopping: the step is finished and saved; once more ends at once and saves nothing\n");
+    announce_stops("\nstopping when this step is done and saved; a second time ends at once\n");
   const TrainOutcome outcome = train(files, request, watch);
   if (!options.quiet && outcome.exit_code == 0) {
     const std::string path = outcome.run_dir.string();
