@@ -1,5 +1,8 @@
 // The table of quern bench --kernels.
 #include "bench_kernels.hpp"
+
+#include <unistd.h>
+
 #include "bench.hpp"
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/adamw.hpp"
@@ -12,6 +15,7 @@
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
 #include "quern/kernels/rotary.hpp"
+#include "quern/watch/progress.hpp"
 
 namespace quern::cli {
 
@@ -249,12 +253,16 @@ void optimizer_rows(Bench& b) {
 }  // namespace
 
 MachineRates machine_rates() {
+  ProgressLine progress(inspect_terminal(STDERR_FILENO), "measuring this machine", 4);
   Bench b;
   MachineRates rates;
   rates.gflops = b.peak_gflops;
+  progress.update(1);
   rates.bf16_gflops = b.product(2048, 1536, 768, Type::bf16);
+  progress.update(2);
   rates.gigabytes_per_second = b.peak_gbs;
   rates.cache_gigabytes_per_second = b.copy_rate(682);  // 1 MB to 1 MB
+  progress.update(3);
   const AttentionSeconds attention(b, nullptr);
   rates.attention_gflops = AttentionSeconds::flops * 1e-9 / attention.forward;
   rates.attention_backward_gflops = 2.5 * AttentionSeconds::flops * 1e-9 / attention.backward;

@@ -255,7 +255,8 @@ def long_run(folder):
             loss = 2 + 8 * math.exp(-step / 9000) + 0.3 * math.sin(step * 12.9898)
             say(event="step", step=step, tokens=step * 4096, loss=90 if step == 43210 else None if step == 50000 else loss,
                 lr=1e-3 * min(1, step / 2000), grad_norm=0.7 + 0.4 * math.sin(step * 78.233), ms=100 + step % 7,
-                tokens_per_second=40960 - step % 7, data_ms=1, forward_ms=40, backward_ms=50, optimizer_ms=9, rss=10**9)
+                tokens_per_second=40960 - step % 7, data_ms=1, forward_ms=40, backward_ms=50, optimizer_ms=9, rss=10**9,
+                update_ratio=0.001 * (1 + 0.2 * math.sin(step * 37.719)))
             if step % 1000 == 0:
                 say(event="eval", step=step, split="val", loss=2.2 + 8 * math.exp(-step / 9000), tokens=10**6, seconds=3,
                     accuracy=1 - math.exp(-step / 9000))
