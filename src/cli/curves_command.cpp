@@ -25,7 +25,7 @@ struct CurvesOptions {
   bool csv = false, follow = false;
 };
 
-std::string picture(const CurvesOptions& options) {
+std::string picture(const CurvesOptions& options, const std::vector<NamedMetrics>& runs) {
   CurveOptions curves;
   curves.metric = metric_named(options.metric).value();
   curves.x = x_axis_named(options.x).value();
@@ -33,18 +33,19 @@ std::string picture(const CurvesOptions& options) {
   curves.plot = plot_options(inspect_terminal(STDOUT_FILENO, colour_policy(options.colour).value()));
   curves.plot.width = options.width.value_or(curves.plot.width);
   curves.plot.height = options.height.value_or(curves.plot.height);
-  return curves_picture(read_runs(options.runs), curves);
+  return curves_picture(runs, curves);
 }
 
 /// The picture, lower where the window's rows are too few for it and no height was asked for.
 std::string fitted_picture(const CurvesOptions& options) {
-  std::string whole = picture(options);
+  const std::vector<NamedMetrics> runs = read_runs(options.runs);
+  std::string whole = picture(options, runs);
   const int rows = terminal_height(STDOUT_FILENO);
   const auto lines = static_cast<int>(std::count(whole.begin(), whole.end(), '\n'));
   if (options.height || rows == 0 || lines < rows) return whole;
   CurvesOptions lower = options;
   lower.height = std::max(4, PlotOptions().height - (lines + 1 - rows));
-  return picture(lower);
+  return picture(lower, runs);
 }
 
 /// Draws the picture anew over itself until none of the runs goes on.
@@ -80,7 +81,7 @@ int run(const CurvesOptions& options) {
                 "name at most " + std::to_string(max_runs));
   }
   if (options.follow) return follow(options);
-  write_out(picture(options));
+  write_out(picture(options, read_runs(options.runs)));
   return 0;
 }
 

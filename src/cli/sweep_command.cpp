@@ -12,6 +12,7 @@
 #include "command.hpp"
 #include "quern/base/check.hpp"
 #include "quern/base/suggest.hpp"
+#include "quern/train/load.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/train/run_list.hpp"
 #include "quern/train/session.hpp"
@@ -103,10 +104,15 @@ void check_runs(Files& files, const SweepOptions& options, const Plan& plan) {
                 "name another folder: --dir DIR", plan.directory.string());
   for (const SweepRun& run : plan.runs) {
     const fs::path directory = plan.directory / run.name;
-    const ListedRun found = look_at_run(files, directory);
-    if (!found.config) continue;
+    if (directory_state(files, directory) != DirectoryState::run) continue;
+    std::optional<Config> stored;
     try {
-      resumed_config({options.files, joined(options.sets, run.sets), {}, {}, false, {}, {}}, *found.config);
+      stored = stored_config(files, directory);
+    } catch (const Error&) {  // damaged: its trainer says so
+      continue;
+    }
+    try {
+      resumed_config({options.files, joined(options.sets, run.sets), {}, {}, false, {}, {}}, *stored);
     } catch (const Error& error) {
       throw Error(error.kind, error.what(),
                   "name another folder for this sweep, --dir DIR, or delete that run", directory.string());

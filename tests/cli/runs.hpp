@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -90,6 +91,18 @@ inline bool catches(const Program& program, int signal) {
 inline bool wait_for_metrics(const Program& program, const std::filesystem::path& path,
                              const std::string& text) {
   return wait_until(program, [&] { return has(get(path / "metrics.jsonl"), text); });
+}
+
+/// Starts the run at `path` anew and sends it `signal` once its metrics hold `text`; nothing when it had
+/// ended before.
+inline std::optional<Outcome> stopped_at(const std::filesystem::path& path,
+                                         const std::vector<std::string>& settings, const std::string& text,
+                                         int signal, const TemporaryDirectory& directory) {
+  std::filesystem::remove_all(path);
+  Program program(resume_words(path, settings), directory);
+  if (!wait_for_metrics(program, path, text)) return std::nullopt;
+  ::kill(program.pid(), signal);
+  return program.wait();
 }
 
 /// Random, and the same instants on every run of the tests as far as the machine allows.

@@ -48,11 +48,7 @@ TEST_CASE("kill -9 in the middle of an evaluation: it is done again, and the run
   REQUIRE(run(resume_words(whole, settings), directory).code == 0);
   int within = 0;
   for (int attempt = 0; attempt < 20 && within < 3; ++attempt) {
-    fs::remove_all(path);
-    Program program(resume_words(path, settings), directory);
-    if (!wait_for_metrics(program, path, "ckpt/step-000000002")) continue;
-    ::kill(program.pid(), SIGKILL);
-    program.wait();
+    if (!stopped_at(path, settings, "ckpt/step-000000002", SIGKILL, directory)) continue;
     if (has(get(path / "metrics.jsonl"), "\"eval\",\"step\":2")) continue;  // it was faster
     std::size_t evaluations = 0;
     for (const std::string& line : recorded(path)) evaluations += has(line, "\"eval\"");

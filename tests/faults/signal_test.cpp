@@ -78,15 +78,11 @@ TEST_CASE("a signal within the last evaluation: the run is not complete, and a r
   REQUIRE(run(resume_words(whole, settings), directory).code == 0);
   int within = 0;
   for (int attempt = 0; attempt < 20 && within < 3; ++attempt) {
-    fs::remove_all(path);
-    Program program(resume_words(path, settings), directory);
-    if (!wait_for_metrics(program, path, "ckpt/step-000000002")) continue;
-    ::kill(program.pid(), SIGTERM);
-    const Outcome o = program.wait();
-    if (o.code == 0) continue;  // it was faster
+    const auto o = stopped_at(path, settings, "ckpt/step-000000002", SIGTERM, directory);
+    if (!o || o->code == 0) continue;  // it was faster
     ++within;
-    CAPTURE(o.err);
-    CHECK(o.code == 128 + SIGTERM);
+    CAPTURE(o->err);
+    CHECK(o->code == 128 + SIGTERM);
     CHECK(has(get(path / "metrics.jsonl"), "\"interrupted\""));
     REQUIRE(run(resume_words(path, settings), directory).code == 0);
     check_same_run(path, whole);

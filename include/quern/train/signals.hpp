@@ -4,8 +4,8 @@ namespace quern {
 
 /// While one of these lives, the first SIGINT, SIGTERM or SIGHUP asks for a stop, a second one ends the
 /// process at once, and SIGUSR1 asks for a checkpoint. A SIGHUP that was ignored before (nohup) stays
-/// ignored, and SIGUSR1 is ignored from the guard's end on. The handlers set flags, and
-/// write what announce_stops was given.
+/// ignored, and SIGUSR1 is ignored from the guard's end on. The handlers set flags, and write what
+/// announce_stops was given.
 class SignalGuard {
  public:
   SignalGuard();
