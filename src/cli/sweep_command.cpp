@@ -6,7 +6,6 @@
 #include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "command.hpp"
@@ -59,25 +58,55 @@ std::vector<std::string> joined(const std::vector<std::string>& a, const std::ve
   return both;
 }
 
+/// The mistakes of the sweep's configs, each once, at the words that the user typed: a run's --set is a value
+/// of --grid.
+class Mistakes {
+ public:
+  explicit Mistakes(const std::vector<std::string>& grid) : grid_(grid) {}
+
+  void add(const Error& error) {
+    if (const auto* several = dynamic_cast<const ConfigErrors*>(&error)) {
+      for (const ConfigErrors::Item& item : several->items) add(item);
+    } else {
+      add({error.what(), error.hint, error.place});
+    }
+  }
+
+  void throw_if_any() const {
+    if (!items_.empty()) throw ConfigErrors(items_);
+  }
+
+ private:
+  void add(ConfigErrors::Item item) {
+    for (const std::string& axis : grid_) {
+      const std::string set = "--set " + printable(axis.substr(0, axis.find('=') + 1));
+      if (item.place.starts_with(set)) item.place = "--grid " + printable(axis);
+    }
+    const auto alike = [&](const auto& other) {
+      return other.what == item.what && other.place == item.place;
+    };
+    if (std::none_of(items_.begin(), items_.end(), alike)) items_.push_back(std::move(item));
+  }
+
+  const std::vector<std::string>& grid_;
+  std::vector<ConfigErrors::Item> items_;
+};
+
 /// Reads every run's config, so that a mistake in any of them is told before the first starts.
 Plan plan_of(const SweepOptions& options) {
   std::vector<SweepAxis> axes;
   for (const std::string& text : options.grid) axes.push_back(sweep_axis(text));
   Plan plan{axes, sweep_runs(axes, options.seeds.value_or(0)), options.directory};
   std::string name;
-  std::set<std::string> told;  // of each axis' mistake, once
-  std::string mistakes;
+  Mistakes mistakes(options.grid);
   for (const SweepRun& run : plan.runs) {
     try {
       name = load_config(options.files, joined(options.sets, run.sets)).run.name;
     } catch (const Error& error) {
-      if (told.insert(format(error)).second) mistakes += (mistakes.empty() ? "" : "\n") + format(error);
+      mistakes.add(error);
     }
   }
-  if (!mistakes.empty())
-    throw Error(ErrorKind::config,
-                std::to_string(told.size()) + " of the sweep's configs cannot be run:\n" + mistakes,
-                "nothing was started");
+  mistakes.throw_if_any();
   if (plan.directory.empty()) plan.directory = fs::path("runs") / (name + "-sweep");
   if (!sets_threads(options))
     plan.threads = std::max<std::int64_t>(1, default_threads() / options.jobs);

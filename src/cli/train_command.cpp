@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "command.hpp"
 #include "quern/base/cpu.hpp"
@@ -43,11 +42,15 @@ void print_details(const Config& config) {
 std::vector<Hyperparameter> settings_of(Config config) {
   std::vector<Hyperparameter> settings;
   for (const Field& field : fields_of(config).fields) {
-    const auto value = nlohmann::json::parse(value_text(field));
-    Hyperparameter& setting = settings.emplace_back(field.path, value.dump());
-    if (value.is_boolean()) setting.value = value.get<bool>();
-    if (value.is_number()) setting.value = value.get<double>();
-    if (value.is_string()) setting.value = value.get<std::string>();
+    Hyperparameter& setting = settings.emplace_back(field.path, value_text(field));
+    const auto take = [&](const auto& value) {
+      using T = std::decay_t<decltype(value)>;
+      if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>)
+        setting.value = value;
+      else if constexpr (std::is_arithmetic_v<T>)
+        setting.value = static_cast<double>(value);
+    };
+    std::visit(take, value_json(field).value);
   }
   return settings;
 }

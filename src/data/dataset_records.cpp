@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
 
@@ -19,17 +19,30 @@ RecordKind kind_of(TaskKind task) {
   }
 }
 
-RecordSet read_all(const DataConfig& config) {
-  RecordSet all;
-  const auto add = [&all](RecordSet more) {
-    all.skipped += more.skipped;
-    std::move(more.records.begin(), more.records.end(), std::back_inserter(all.records));
-  };
-  for (const std::string& path : config.text) add(read_records(path, kind_of(config.task)));
-  for (std::size_t i = 0; i < config.source.size(); ++i)
-    add(read_parallel(config.source[i], config.target[i]));
-  return all;
-}
+/// The records of all files, in order.
+class AllRecords {
+ public:
+  explicit AllRecords(const DataConfig& config) {
+    for (const std::string& path : config.text) sets_.push_back(read_records(path, kind_of(config.task)));
+    for (std::size_t i = 0; i < config.source.size(); ++i)
+      sets_.push_back(read_parallel(config.source[i], config.target[i]));
+  }
+
+  void each(const RecordSet::Visit& visit) const {
+    for (const RecordSet& set : sets_) set.each(visit);
+  }
+  std::int64_t size() const { return sum(&RecordSet::size); }
+  std::int64_t skipped() const { return sum(&RecordSet::skipped); }
+
+ private:
+  std::int64_t sum(std::int64_t (RecordSet::*count)() const) const {
+    std::int64_t all = 0;
+    for (const RecordSet& set : sets_) all += (set.*count)();
+    return all;
+  }
+
+  std::vector<RecordSet> sets_;
+};
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -43,23 +56,23 @@ std::string text_of(const Record& record) {
 }
 
 /// All texts, each ended by a mark.
-TextFile joint_text(const RecordSet& set, const std::string& name) {
+TextFile joint_text(const AllRecords& records, const std::string& name) {
   TextFile file{name, {}, std::nullopt};
-  for (const Record& record : set.records) {
+  records.each([&](const Record& record) {
     file.bytes += text_of(record) + "\n";
     if (!record.target.empty()) file.bytes += record.target + "\n";
-  }
+  });
   return file;
 }
 
 /// Those that the training records have, in order.
-std::vector<std::string> labels_of(const RecordSet& set, std::int64_t train) {
+std::vector<std::string> labels_of(const AllRecords& records, std::int64_t train) {
   std::set<std::string> found;
-  for (std::int64_t i = 0; i < train; ++i) {
-    const Record& record = set.records[static_cast<std::size_t>(i)];
+  records.each([&](const Record& record) {
+    if (train-- <= 0) return;
     if (!record.label.empty()) found.insert(record.label);
     found.insert(record.tags.begin(), record.tags.end());
-  }
+  });
   return {found.begin(), found.end()};
 }
 
@@ -97,6 +110,43 @@ Example example_of(const Record& record, const PairFraming& framing, const Token
   return example;
 }
 
+/// Examples one behind the other: a list of small vectors would take many times the file.
+class ExampleRows {
+ public:
+  explicit ExampleRows(std::int64_t count) { rows_.reserve(static_cast<std::size_t>(count)); }
+
+  void add(const Example& example) {
+    Row& row = rows_.emplace_back(Row{tokens_.size(), {}, example.value});
+    const std::vector<std::int32_t>* parts[] = {&example.source, &example.inputs, &example.targets};
+    for (int part = 0; part < 3; ++part) {
+      row.sizes[part] = static_cast<std::uint32_t>(parts[part]->size());
+      tokens_.insert(tokens_.end(), parts[part]->begin(), parts[part]->end());
+    }
+  }
+
+  void get(std::int64_t index, Example& to) const {
+    const Row& row = rows_[static_cast<std::size_t>(index)];
+    const std::int32_t* from = tokens_.data() + row.begin;
+    std::vector<std::int32_t>* parts[] = {&to.source, &to.inputs, &to.targets};
+    for (int part = 0; part < 3; from += row.sizes[part++]) parts[part]->assign(from, from + row.sizes[part]);
+    to.value = row.value;
+  }
+
+  std::int64_t both_sides(std::int64_t index) const {
+    const Row& row = rows_[static_cast<std::size_t>(index)];
+    return std::int64_t{row.sizes[0]} + row.sizes[1];
+  }
+
+ private:
+  struct Row {
+    std::size_t begin;
+    std::uint32_t sizes[3];  // of source, inputs and targets
+    float value;
+  };
+  std::vector<std::int32_t> tokens_;
+  std::vector<Row> rows_;
+};
+
 void check_length(const Example& example, const Record& record, const DataShape& shape) {
   const std::int64_t n = example.longer_side();
   if (n <= shape.context_length) return;
@@ -117,11 +167,12 @@ void check_splits(const std::string& name, std::int64_t train, std::int64_t all,
   if (train == all && val_fraction > 0) refuse("validation");
 }
 
-std::string fingerprint_of_records(const RecordSet& set) {
+std::string fingerprint_of_records(const AllRecords& records) {
   std::string all;
-  for (const Record& r : set.records)
+  records.each([&](const Record& r) {
     all += text_of(r) + '\t' + r.label + '\t' + joined(r.tags) + '\t' + std::to_string(r.value) + '\t' +
            r.target + '\n';
+  });
   return fingerprint_of(all);
 }
 
@@ -129,25 +180,26 @@ std::string fingerprint_of_records(const RecordSet& set) {
 
 Dataset load_records(const DataConfig& config, const DataShape& shape,
                      const std::optional<Tokenizer>& given) {
-  const RecordSet set = read_all(config);
+  const AllRecords records(config);
   const std::string name = config.text.empty() ? config.source.at(0) : config.text[0];
-  const auto all = static_cast<std::int64_t>(set.records.size());
+  const std::int64_t all = records.size();
   const std::int64_t train = train_size(all, config.val_fraction);
   check_splits(name, train, all, config.val_fraction);
-  const TextFile text = joint_text(set, name);
-  Tokenizer tokenizer = given ? *given : make_tokenizer(config.tokenizer, {&text, 1});
+  Tokenizer tokenizer =
+      given ? *given : make_tokenizer(config.tokenizer, std::array{joint_text(records, name)});
   if (config.task == TaskKind::tagging && tokenizer.kind() != Tokenizer::Kind::word)
     throw Error(ErrorKind::config,
                 "data.tokenizer: tagging needs a token for each word, and this tokenizer's are " +
                     std::string(tokenizer.name()) + "s",
                 "data.tokenizer word");
-  std::vector<std::string> labels = config.labels.empty() ? labels_of(set, train) : config.labels;
+  std::vector<std::string> labels = config.labels.empty() ? labels_of(records, train) : config.labels;
   const PairFraming framing(tokenizer, shape.framing, false);
-  const auto rows = std::make_shared<std::vector<Example>>();
-  for (const Record& record : set.records) {
-    rows->push_back(example_of(record, framing, tokenizer, labels));
-    check_length(rows->back(), record, shape);
-  }
+  const auto rows = std::make_shared<ExampleRows>(all);
+  records.each([&](const Record& record) {
+    const Example example = example_of(record, framing, tokenizer, labels);
+    check_length(example, record, shape);
+    rows->add(example);
+  });
   Examples examples;
   examples.kind = config.task == TaskKind::classification ? RowKind::label
                   : config.task == TaskKind::regression   ? RowKind::value
@@ -155,18 +207,16 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
   examples.train = train;
   examples.held_out = all - train;
   examples.get = [rows, train](Split split, std::int64_t index, Example& to) {
-    to = (*rows)[static_cast<std::size_t>(split == Split::train ? index : train + index)];
+    rows->get(split == Split::train ? index : train + index, to);
   };
-  examples.length = [rows](std::int64_t index) {
-    return (*rows)[static_cast<std::size_t>(index)].both_sides();
-  };
+  examples.length = [rows](std::int64_t index) { return rows->both_sides(index); };
   std::vector<std::string> notes;
-  if (set.skipped > 0)
-    notes.push_back(name + ": " + std::to_string(set.skipped) +
+  if (records.skipped() > 0)
+    notes.push_back(name + ": " + std::to_string(records.skipped()) +
                     " blank lines or records with an empty side were skipped");
   return {.tokenizer = std::move(tokenizer),
           .name = name,
-          .fingerprint = fingerprint_of_records(set),
+          .fingerprint = fingerprint_of_records(records),
           .corpus = std::nullopt,
           .examples = std::move(examples),
           .labels = std::move(labels),

@@ -36,10 +36,10 @@ std::string line_place(const std::string& name, std::int64_t line) {
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t") == text.npos; }
 
-/// The lines of a text that has to be UTF-8, one after the other, without their ends.
+/// The lines of a text, one after the other, without their ends.
 class Lines {
  public:
-  explicit Lines(const TextFile& file);
+  explicit Lines(const TextFile& file) : rest_(file.bytes) {}
 
   /// The next line; false behind the last one.
   bool next(std::string_view& line) {
@@ -59,7 +59,7 @@ class Lines {
   std::string_view rest_;
 };
 
-Lines::Lines(const TextFile& file) : rest_(file.bytes) {
+void check_text(const TextFile& file) {
   const std::string_view bytes = file.bytes;
   if (const std::size_t bad = first_non_utf8(bytes); bad < bytes.size()) {
     throw Error(ErrorKind::file, "is not UTF-8 here", "save it as UTF-8",
@@ -182,17 +182,65 @@ bool read_tsv(std::string_view line, const std::string& name, std::int64_t numbe
   return read_columns(line.substr(0, tab), line.substr(tab + 1), name, number, kind, record);
 }
 
-RecordSet with_records(RecordSet set, const std::string& name) {
-  if (set.records.empty()) {
-    throw Error(
-        ErrorKind::file,
-        "no record: all of the " + std::to_string(set.skipped) + " lines are blank or have an empty side",
-        "there is nothing to learn from", name);
-  }
-  return set;
+}  // namespace
+
+RecordSet::RecordSet(std::vector<TextFile> files, RecordKind kind, bool json)
+    : files_(std::move(files)), kind_(kind), json_(json) {
+  for (const TextFile& file : files_) check_text(file);
+  skipped_ = scan([this](const Record&) { ++size_; });
+  if (size_ > 0) return;
+  throw Error(ErrorKind::file,
+              "no record: all of the " + std::to_string(skipped_) + " lines are blank or have an empty side",
+              "there is nothing to learn from", files_.front().name);
 }
 
-}  // namespace
+void RecordSet::each(const Visit& visit) const { scan(visit); }
+
+std::int64_t RecordSet::scan_lines(const Visit& visit) const {
+  const std::string& name = files_.front().name;
+  std::int64_t number = 0, skipped = 0;
+  Lines lines(files_.front());
+  for (std::string_view line; lines.next(line);) {
+    Record record;
+    record.place = line_place(name, ++number);
+    const bool whole = !is_blank(line) && (json_ ? read_json(line, name, number, kind_, record)
+                                                 : read_tsv(line, name, number, kind_, record));
+    if (whole) {
+      visit(record);
+    } else {
+      ++skipped;
+    }
+  }
+  return skipped;
+}
+
+std::int64_t RecordSet::scan_pairs(const Visit& visit) const {
+  const std::string &source = files_[0].name, &target = files_[1].name;
+  Lines sources(files_[0]), targets(files_[1]);
+  std::int64_t number = 0, skipped = 0;
+  for (std::string_view left, right;;) {
+    const bool has_left = sources.next(left), has_right = targets.next(right);
+    if (!has_left && !has_right) return skipped;
+    ++number;
+    if (has_left != has_right) {
+      if (!is_blank(has_left ? left : right))
+        fail(has_left ? source : target, number,
+             "a line without a partner: " + printable(source) + " has " +
+                 std::to_string(Lines(files_[0]).count()) + " lines, " + printable(target) + " has " +
+                 std::to_string(Lines(files_[1]).count()) + " lines",
+             "line by line, the two files hold a text and its translation");
+      ++skipped;
+      continue;
+    }
+    Record record;
+    record.place = line_place(source, number);
+    if (read_columns(left, right, source, number, RecordKind::pair, record)) {
+      visit(record);
+    } else {
+      ++skipped;
+    }
+  }
+}
 
 RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t memory) {
   const std::string ending = std::filesystem::path(path).extension().string();
@@ -203,53 +251,11 @@ RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t m
                     (ending.empty() ? "a name without an ending" : in_quotes(ending)),
                 "name the file after what it holds: lines of JSON, or columns with tabs between them", path);
   }
-  const TextFile file = std::move(read_texts({path}, memory).front());
-  RecordSet set;
-  std::int64_t number = 0;
-  Lines lines(file);
-  for (std::string_view line; lines.next(line);) {
-    ++number;
-    Record record;
-    record.place = line_place(path, number);
-    const bool whole = !is_blank(line) && (json ? read_json(line, path, number, kind, record)
-                                                : read_tsv(line, path, number, kind, record));
-    if (whole) {
-      set.records.push_back(std::move(record));
-    } else {
-      ++set.skipped;
-    }
-  }
-  return with_records(std::move(set), path);
+  return RecordSet(read_texts({path}, memory), kind, json);
 }
 
 RecordSet read_parallel(const std::string& source, const std::string& target, std::uint64_t memory) {
-  const std::vector<TextFile> files = read_texts({source, target}, memory);
-  Lines sources(files[0]), targets(files[1]);
-  const std::int64_t n_sources = sources.count(), n_targets = targets.count();
-  RecordSet set;
-  std::int64_t number = 0;
-  for (std::string_view left, right;;) {
-    const bool has_left = sources.next(left), has_right = targets.next(right);
-    if (!has_left && !has_right) break;
-    ++number;
-    if (has_left != has_right) {
-      if (!is_blank(has_left ? left : right))
-        fail(has_left ? source : target, number,
-             "a line without a partner: " + printable(source) + " has " + std::to_string(n_sources) +
-                 " lines, " + printable(target) + " has " + std::to_string(n_targets) + " lines",
-             "line by line, the two files hold a text and its translation");
-      ++set.skipped;
-      continue;
-    }
-    Record record;
-    record.place = line_place(source, number);
-    if (read_columns(left, right, source, number, RecordKind::pair, record)) {
-      set.records.push_back(std::move(record));
-    } else {
-      ++set.skipped;
-    }
-  }
-  return with_records(std::move(set), source);
+  return RecordSet(read_texts({source, target}, memory), RecordKind::pair, false);
 }
 
 }  // namespace quern

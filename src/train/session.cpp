@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "config_check.hpp"
 #include "quern/base/cpu.hpp"
 #include "quern/base/durable.hpp"
 #include "quern/base/parallel.hpp"
@@ -75,7 +76,7 @@ Session start(Files& files, const TrainRequest& request) {
       RunDirectory::create(files, {config.run.name, request.run_dir, "runs", request.overwrite});
   directory.begin({given_json(given, origins), to_json(config),
                    environment_json(request.commit, thread_count()), data.tokenizer.to_json()});
-  return {config, std::move(data), std::move(directory), std::nullopt, {}};
+  return {config, std::move(data), std::move(directory), std::nullopt, idle_settings(given)};
 }
 
 void require_same(const nlohmann::json& state, const char* key, const std::string& now,
@@ -305,6 +306,8 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   if (is_masked(config) && session.data.val_size() > 0)
     observers.on_note({about.step, baselines(config, session.data), false});
   for (const std::string& warning : session.warnings) observers.on_note({about.step, warning, true});
+  if (about.step > 0 && about.step == about.max_steps)
+    observers.on_note({about.step, "all its steps are done; more of them: --set run.max_steps=N", false});
   return {trainer.run(), session.directory.path()};
 }
 

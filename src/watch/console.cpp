@@ -125,7 +125,7 @@ void Console::on_step(const StepEvent& event) {
     last_draw_ = now;
     redraw(event);
   } else if (last || event.step == first_step_ || event.step % options_.log_interval == 0) {
-    say(progress(event, std::nullopt));
+    say(progress(event, columns()));
   }
 }
 
@@ -163,7 +163,7 @@ void Console::on_note(const NoteEvent& event) {
 
 void Console::on_end(const EndEvent& event) {
   // What was redrawn so far stays as a line of its own.
-  if (options_.terminal.live && last_step_) say(progress(*last_step_, std::max(1, options_.width() - 1)));
+  if (options_.terminal.live && last_step_) say(progress(*last_step_, columns()));
   std::string line = event.status + " after step " + grouped(event.step) + " in " + duration(event.seconds);
   if (event.best_val) {
     line += "; best validation loss " + fixed(*event.best_val, 4) + " at step " + grouped(event.best_step);
@@ -177,6 +177,10 @@ double Console::seconds_left(const StepEvent& step) const {
   const double per_step = step_ms_.value().value_or(step.ms) / 1000;
   const double pauses = evaluations_.seconds_per_step() + checkpoints_.seconds_per_step();
   return static_cast<double>(std::max<std::int64_t>(0, start_.max_steps - step.step)) * (per_step + pauses);
+}
+
+std::optional<int> Console::columns() const {
+  return options_.terminal.tty ? std::optional(std::max(1, options_.width() - 1)) : std::nullopt;
 }
 
 std::string Console::progress(const StepEvent& step, std::optional<int> columns) const {
@@ -232,7 +236,7 @@ void Console::say(const std::string& line) {
 void Console::redraw(const StepEvent& step) {
   if (!pending_.empty()) flush(false);
   if (!pending_.empty()) return;  // the terminal is stopped or slow: a later line says more
-  write("\r" + progress(step, std::max(1, options_.width() - 1)) + "\x1b[J\r");
+  write("\r" + progress(step, columns()) + "\x1b[J\r");
   shown_ = true;
 }
 

@@ -56,7 +56,7 @@ std::string heatmap(std::span<const float> weights, const HeatmapLabels& labels,
     const std::string first = fit(columns[s], 1, !terminal.utf8);
     text += display_width(columns[s]) == 1 ? columns[s] : display_width(first) == 1 ? first : " ";
   }
-  text += '\n';
+  text += "  max\n";
   for (std::size_t t = rows.size() == n ? from : 0; t < rows.size(); ++t) {
     const auto row = weights.subspan(t * n, n);
     const double largest = double(*std::max_element(row.begin(), row.end()));

@@ -163,11 +163,14 @@ TEST_CASE("quern curves --follow draws over what it drew until the run has ended
   CHECK(piped.code == 2);
   CHECK(has(piped.err, "run it in a terminal"));
 
-  Program trainer(training(one, {"run.max_steps=1000000", "run.eval_interval=0"}), place);
-  REQUIRE(wait_for_metrics(trainer, one, "\"step\":1,"));
   int master = -1, slave = -1;
   winsize size{24, 60, 0, 0};
-  REQUIRE(::openpty(&master, &slave, nullptr, nullptr, &size) == 0);
+  if (::openpty(&master, &slave, nullptr, nullptr, &size) != 0) {
+    WARN("no terminal can be had here (/dev/pts is missing): --follow is not tried");
+    return;
+  }
+  Program trainer(training(one, {"run.max_steps=1000000", "run.eval_interval=0"}), place);
+  REQUIRE(wait_for_metrics(trainer, one, "\"step\":1,"));
   Program follower({"curves", "--follow", one.string()}, other,
                    {.environment = {"TERM=xterm", "LC_ALL=C"}, .out = slave});
   ::close(slave);

@@ -43,6 +43,13 @@ TEST_CASE("a sweep tells mistakes of any combination before the first run, and f
   const Outcome wrong = run(words(output / "sweep", "model.d_model=64,65"), output);
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "not divisible by model.n_heads"));
+  CHECK(has(wrong.err, "--> --grid model.d_model=64,65\n"));
+  const Outcome misspelt = run(words(output / "sweep", "optim.lerning_rate=1e-3,3e-4"), output);
+  CHECK(misspelt.code == 2);
+  CHECK(misspelt.err ==
+        "error[config]: optim.lerning_rate: unknown key\n"
+        "  --> --grid optim.lerning_rate=1e-3,3e-4\n"
+        "  help: did you mean \"optim.learning_rate\"?\n");
   CHECK_FALSE(std::filesystem::exists(output / "sweep"));
 
   const Outcome diverges = run(words(output / "wild", "optim.learning_rate=1e6,1e-3"), output);

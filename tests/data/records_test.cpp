@@ -21,6 +21,13 @@ struct Scratch : test::TemporaryDirectory {
 
 using Words = std::vector<std::string>;
 
+std::vector<Record> all(const RecordSet& set) {
+  std::vector<Record> records;
+  set.each([&](const Record& record) { records.push_back(record); });
+  CHECK(set.size() == static_cast<std::int64_t>(records.size()));
+  return records;
+}
+
 }  // namespace
 
 TEST_CASE("lines of JSON become records of each kind", "[data]") {
@@ -32,47 +39,47 @@ TEST_CASE("lines of JSON become records of each kind", "[data]") {
                                            "{\"label\": \"no\", \"text\": \" \"}\n"
                                            "{\"label\": \"\", \"text\": \"x\"}");
   const RecordSet set = read_records(labels, RecordKind::label);
-  REQUIRE(set.records.size() == 2);
-  CHECK(set.skipped == 3);
-  CHECK(set.records[0].text == "good \xC3\xA9");
-  CHECK(set.records[0].label == "yes");
-  CHECK(set.records[0].place == labels + ":1");
-  CHECK(set.records[1].text == "bad\tone");
-  CHECK(set.records[1].place == labels + ":3");
+  REQUIRE(all(set).size() == 2);
+  CHECK(set.skipped() == 3);
+  CHECK(all(set)[0].text == "good \xC3\xA9");
+  CHECK(all(set)[0].label == "yes");
+  CHECK(all(set)[0].place == labels + ":1");
+  CHECK(all(set)[1].text == "bad\tone");
+  CHECK(all(set)[1].place == labels + ":3");
 
   const std::string tags = scratch.write("t.jsonl",
                                          "{\"tokens\": [\"Ann\", \"runs\"], \"tags\": [\"N\", \"V\"]}\n"
                                          "{\"tokens\": [], \"tags\": []}\n");
   const RecordSet tagged = read_records(tags, RecordKind::tags);
-  REQUIRE(tagged.records.size() == 1);
-  CHECK(tagged.skipped == 1);
-  CHECK(tagged.records[0].tokens == Words{"Ann", "runs"});
-  CHECK(tagged.records[0].tags == Words{"N", "V"});
+  REQUIRE(all(tagged).size() == 1);
+  CHECK(tagged.skipped() == 1);
+  CHECK(all(tagged)[0].tokens == Words{"Ann", "runs"});
+  CHECK(all(tagged)[0].tags == Words{"N", "V"});
 
   const std::string values = scratch.write("v.json", "{\"text\": \"a\", \"value\": -2.5}\n");
-  CHECK(read_records(values, RecordKind::value).records[0].value == -2.5);
+  CHECK(all(read_records(values, RecordKind::value))[0].value == -2.5);
   const std::string pairs = scratch.write("p.jsonl", "{\"source\": \"a b\", \"target\": \"c\"}\n");
-  CHECK(read_records(pairs, RecordKind::pair).records[0].text == "a b");
-  CHECK(read_records(pairs, RecordKind::pair).records[0].target == "c");
+  CHECK(all(read_records(pairs, RecordKind::pair))[0].text == "a b");
+  CHECK(all(read_records(pairs, RecordKind::pair))[0].target == "c");
 }
 
 TEST_CASE("columns become records of each kind", "[data]") {
   const Scratch scratch;
   const std::string labels = scratch.write("a.tsv", "good one\tyes\r\n\t\nbad\tno\nx\t \n  \n");
   const RecordSet set = read_records(labels, RecordKind::label);
-  REQUIRE(set.records.size() == 2);
-  CHECK(set.skipped == 3);
-  CHECK(set.records[0].text == "good one");
-  CHECK(set.records[0].label == "yes");
-  CHECK(set.records[1].place == labels + ":3");
+  REQUIRE(all(set).size() == 2);
+  CHECK(set.skipped() == 3);
+  CHECK(all(set)[0].text == "good one");
+  CHECK(all(set)[0].label == "yes");
+  CHECK(all(set)[1].place == labels + ":3");
 
   const RecordSet tagged = read_records(scratch.write("t.tsv", "Ann  runs \tN V\n"), RecordKind::tags);
-  CHECK(tagged.records[0].tokens == Words{"Ann", "runs"});
-  CHECK(tagged.records[0].tags == Words{"N", "V"});
+  CHECK(all(tagged)[0].tokens == Words{"Ann", "runs"});
+  CHECK(all(tagged)[0].tags == Words{"N", "V"});
   const RecordSet values = read_records(scratch.write("v.tsv", "a\t1e-3\nb\t -7 \n"), RecordKind::value);
-  CHECK(values.records[0].value == 1e-3);
-  CHECK(values.records[1].value == -7);
-  CHECK(read_records(scratch.write("p.txt", "a b\tc d"), RecordKind::pair).records[0].target == "c d");
+  CHECK(all(values)[0].value == 1e-3);
+  CHECK(all(values)[1].value == -7);
+  CHECK(all(read_records(scratch.write("p.txt", "a b\tc d"), RecordKind::pair))[0].target == "c d");
 }
 
 TEST_CASE("a fault in a record is one message with its place", "[data]") {
@@ -147,12 +154,12 @@ TEST_CASE("two files are read line by line", "[data]") {
   const std::string source = scratch.write("a.de", "eins\n\nzwei\tx\ndrei\n\n \n");
   const std::string target = scratch.write("a.en", "one\r\nnone\r\ntwo\r\n\r\n");
   const RecordSet set = read_parallel(source, target);
-  REQUIRE(set.records.size() == 2);
-  CHECK(set.skipped == 4);  // lines 2 and 4, and the blank 5 and 6 of the longer file
-  CHECK(set.records[0].text == "eins");
-  CHECK(set.records[0].target == "one");
-  CHECK(set.records[1].text == "zwei\tx");
-  CHECK(set.records[1].place == source + ":3");
+  REQUIRE(all(set).size() == 2);
+  CHECK(set.skipped() == 4);  // lines 2 and 4, and the blank 5 and 6 of the longer file
+  CHECK(all(set)[0].text == "eins");
+  CHECK(all(set)[0].target == "one");
+  CHECK(all(set)[1].text == "zwei\tx");
+  CHECK(all(set)[1].place == source + ":3");
 
   const std::string shorter = scratch.write("b.en", "one\ntwo\n");
   const Error error = error_of([&] { read_parallel(source, shorter); });

@@ -15,14 +15,18 @@ namespace {
 /// A small disk on a directory, seen by this test and the programs that it starts only.
 class SmallDisk {
  public:
-  explicit SmallDisk(const fs::path& path) : path_(path), before_(::open("/proc/self/ns/mnt", O_RDONLY)) {
-    ready_ = before_ >= 0 && ::unshare(CLONE_NEWNS) == 0;
+  explicit SmallDisk(const fs::path& path) : path_(path) {
+    ready_ = before_ >= 0 && root_ >= 0 && here_ >= 0 && ::unshare(CLONE_NEWNS) == 0;
     if (ready_) ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
   }
   ~SmallDisk() {
     unmount();
-    if (ready_) ::setns(before_, CLONE_NEWNS);
-    ::close(before_);
+    if (ready_) {
+      CHECK(::setns(before_, CLONE_NEWNS) == 0);
+      // Whoever joins a namespace gets its root directory, which in a chroot is not the one before.
+      CHECK((::fchdir(root_) == 0 && ::chroot(".") == 0 && ::fchdir(here_) == 0));
+    }
+    for (const int descriptor : {before_, root_, here_}) ::close(descriptor);
   }
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
@@ -39,13 +43,14 @@ class SmallDisk {
   }
 
  private:
+  static int open_here(const char* path) { return ::open(path, O_RDONLY | O_CLOEXEC); }
   static std::string size(long bytes) { return "mode=755,size=" + std::to_string(bytes); }
   void unmount() {
     if (std::exchange(mounted_, false)) ::umount2(path_.c_str(), MNT_DETACH);
   }
 
   fs::path path_;
-  int before_;
+  int before_ = open_here("/proc/self/ns/mnt"), root_ = open_here("/"), here_ = open_here(".");
   bool ready_ = false, mounted_ = false;
 };
 

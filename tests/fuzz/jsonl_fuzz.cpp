@@ -3,8 +3,7 @@
 namespace quern::test {
 namespace {
 
-const RegisterTarget records({"jsonl", [](std::string_view input) { read_each_kind("x.jsonl", input); },
-                              records_memory});
+const RegisterTarget records({"jsonl", [](std::string_view input) { read_each_kind("x.jsonl", input); }});
 
 }  // namespace
 }  // namespace quern::test

@@ -3,8 +3,7 @@
 namespace quern::test {
 namespace {
 
-const RegisterTarget records({"tsv", [](std::string_view input) { read_each_kind("x.tsv", input); },
-                              records_memory});
+const RegisterTarget records({"tsv", [](std::string_view input) { read_each_kind("x.tsv", input); }});
 
 }  // namespace
 }  // namespace quern::test

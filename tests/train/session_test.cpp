@@ -166,6 +166,28 @@ TEST_CASE("resuming a run that is complete changes nothing") {
   check_same_run(f, "whole", "again");
 }
 
+TEST_CASE("a setting that another one leaves without effect is named, and nothing else is") {
+  Fixture f;
+  const auto warnings = [&](const std::string& name) {
+    std::string texts;
+    std::istringstream lines(f.bytes(name + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const auto event = nlohmann::json::parse(line); event.at("event") == "warning")
+        texts += event.at("text").get<std::string>() + "\n";
+    return texts;
+  };
+  CHECK(f.run("plain", {"run.max_steps=1"}) == 0);
+  CHECK(warnings("plain").empty());
+  CHECK(f.run("idle", {"run.max_steps=1", "optim.muon_momentum=0.9", "schedule.power=2",
+                       "schedule.warmup_steps=0", "model.rope_theta=500000"}) == 0);
+  CHECK(warnings("idle") ==
+        "model.rope_theta (500000.0) has no effect with model.position \"learned\"\n"
+        "optim.muon_momentum (0.9) has no effect with optim.optimizer \"adamw\"\n"
+        "schedule.power (2.0) has no effect with schedule.kind \"cosine\"\n");
+  CHECK(f.run("used", {"run.max_steps=1", "optim.optimizer=muon", "optim.muon_momentum=0.9"}) == 0);
+  CHECK(warnings("used").empty());
+}
+
 TEST_CASE("auto starts what does not exist and resumes what does; a run without a checkpoint begins again") {
   Fixture f;
   CHECK(f.run("whole") == 0);

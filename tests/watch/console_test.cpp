@@ -13,10 +13,10 @@ namespace {
 
 /// A console that writes into a pipe, with a clock and a width of the test's.
 struct Stage {
-  explicit Stage(bool live, std::int64_t log_interval = 10, bool quiet = false) {
+  explicit Stage(bool live, std::int64_t log_interval = 10, bool quiet = false, bool dumb = false) {
     REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
     ConsoleOptions options;
-    options.terminal = {ends[1], live, live, true, false, 80};
+    options.terminal = {ends[1], live || dumb, live, true, false, 80};
     options.log_interval = log_interval;
     options.quiet = quiet;
     options.clock = [this] { return now; };
@@ -101,6 +101,14 @@ TEST_CASE("without a terminal: plain lines, one an interval, no carriage return"
   CHECK(stage.drain() ==
         "interrupted after step 250 in 2:08; best validation loss 1.5000 at step 200\n"
         "go on with: quern train --resume 'runs/toy one'\n");
+}
+
+TEST_CASE("a terminal that redraws nothing gets lines that fit it") {
+  Stage stage(false, 100, false, true);
+  stage.console->on_start(start());
+  stage.drain();
+  stage.console->on_step(step(1));
+  CHECK(stage.drain() == "step    1/5000 0% | loss 1.873 (ema 1.87) | lr 5.7e-4 | 41.2k tok/s | ETA 42:39\n");
 }
 
 TEST_CASE("a resumed run says from where, and counts its first step from there") {

@@ -18,26 +18,26 @@ const std::vector<float> weights = {1, 0, 0, 0.25F, 0.75F, 0, 0.5F, 0.125F, 0.37
 
 TEST_CASE("a heatmap shades each weight by the largest of its row") {
   CHECK(heatmap(weights, {labels, labels}, terminal(false)) ==
-        "   a~c\n"
+        "   a~c  max\n"
         " a #    1.000\n"
         "to :#   0.750\n"
         " c #.*  0.500\n");
   CHECK(heatmap(weights, {labels, labels}, terminal(true)) ==
-        "   a…c\n"
+        "   a…c  max\n"
         " a █    1.000\n"
         "to ▒█   0.750\n"
         " c █░▓  0.500\n");
 }
 
 TEST_CASE("a row that sees nothing is blank") {
-  CHECK(heatmap(std::vector<float>{0}, {{"x"}, {"x"}}, terminal(false)) == "  x\nx    0.000\n");
+  CHECK(heatmap(std::vector<float>{0}, {{"x"}, {"x"}}, terminal(false)) == "  x  max\nx    0.000\n");
 }
 
 TEST_CASE("a narrow terminal shows the last rows and columns") {
   const Terminal narrow = terminal(false, true, 2 + 1 + 7 + 2);
   CHECK(heatmap_size({labels, labels}, narrow) == 2);
   CHECK(heatmap(weights, {labels, labels}, narrow) ==
-        "   ~c\n"
+        "   ~c  max\n"
         "to #   0.750\n"
         " c .*  0.500\n");
   CHECK(heatmap_size({labels, labels}, terminal(false, true, 1)) == 1);

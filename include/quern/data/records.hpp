@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,32 @@ struct Record {
   std::string place;                // "reviews.jsonl:17", for messages about this record
 };
 
-struct RecordSet {
-  std::vector<Record> records;  // at least one, in the file's order
-  std::int64_t skipped = 0;     // blank lines and records with an empty side
+/// The records of a file, or of two whose lines are pairs: at least one. What is kept is the text, since a
+/// line may be far shorter than a record; each pass over the records parses it.
+class RecordSet {
+ public:
+  using Visit = std::function<void(const Record&)>;
+
+  /// Calls visit for each record, in the file's order.
+  void each(const Visit& visit) const;
+  std::int64_t size() const { return size_; }
+  std::int64_t skipped() const { return skipped_; }  // blank lines and records with an empty side
+
+ private:
+  friend RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t memory);
+  friend RecordSet read_parallel(const std::string& source, const std::string& target, std::uint64_t memory);
+  RecordSet(std::vector<TextFile> files, RecordKind kind, bool json);
+  /// Returns the number of lines that are no record.
+  std::int64_t scan_lines(const Visit& visit) const;
+  std::int64_t scan_pairs(const Visit& visit) const;
+  std::int64_t scan(const Visit& visit) const {
+    return files_.size() == 1 ? scan_lines(visit) : scan_pairs(visit);
+  }
+
+  std::vector<TextFile> files_;  // one, or the sources and the targets
+  RecordKind kind_;
+  bool json_;
+  std::int64_t size_ = 0, skipped_ = 0;
 };
 
 /// Reads a file of JSON lines (.jsonl, .json) or columns (.tsv, .txt). Throws Error(file) for what
