@@ -4,6 +4,7 @@
 # than five seconds or a gibibyte is kept in build-fuzz/findings/: mend the reader, and keep the input as a seed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export OMP_NUM_THREADS=1  # readers are small: a second thread would spend its time waiting
 targets=$(for file in tests/fuzz/*_fuzz.cpp; do basename "$file" _fuzz.cpp; done)
 if [ $# -ne 2 ] || ! grep -qx -- "$1" <<<"$targets" || ! [[ $2 =~ ^[0-9]+$ ]]; then
   echo "usage: tools/fuzz.sh TARGET SECONDS, TARGET one of" $targets >&2

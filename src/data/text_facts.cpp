@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <vector>
 
 #include "quern/base/check.hpp"
 #include "quern/data/corpus.hpp"
@@ -38,13 +37,13 @@ class CharacterCount {
     facts.invalid = invalid_;
     if (invalid_) return;
     facts.characters = characters_;
-    facts.distinct = static_cast<std::uint64_t>(std::count(seen_.begin(), seen_.end(), true));
+    facts.distinct = seen_.size();
   }
 
  private:
   void take(const Utf8Char& c) {
     ++characters_;
-    seen_[c.code_point] = true;
+    seen_.insert(c.code_point);
     offset_ += c.length;
     if (c.code_point != '\n') return;
     ++line_;
@@ -52,7 +51,7 @@ class CharacterCount {
   }
 
   std::string pending_;  // the beginning of a character that the next piece ends
-  std::vector<bool> seen_ = std::vector<bool>(0x110000);
+  CodePointSet seen_;
   std::uint64_t characters_ = 0, offset_ = 0, line_start_ = 0;
   std::int64_t line_ = 1;
   std::optional<TextFacts::Invalid> invalid_;

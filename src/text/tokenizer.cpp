@@ -155,14 +155,11 @@ std::int32_t Tokenizer::character_id(char32_t code_point) const {
 }
 
 Tokenizer Tokenizer::characters(std::span<const Text> texts) {
-  std::vector<bool> seen(0x110000);
+  CodePointSet seen;
   for (const Text& text : texts) {
-    for_each_character(text, [&](char32_t c, std::size_t) { seen[c] = true; });
+    for_each_character(text, [&](char32_t c, std::size_t) { seen.insert(c); });
   }
-  std::vector<char32_t> sorted;
-  for (char32_t c = 0; c < seen.size(); ++c) {
-    if (seen[c]) sorted.push_back(c);
-  }
+  const std::vector<char32_t> sorted = seen.sorted();
   if (sorted.empty())
     throw Error(ErrorKind::file, "no character to make a char tokenizer of: the text is empty");
   return from_characters(sorted);

@@ -1,6 +1,7 @@
 #include "quern/text/utf8.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 #include "quern/base/check.hpp"
@@ -101,6 +102,20 @@ TextPosition position_of(std::string_view text, std::size_t at) {
   const std::size_t newline = before.rfind('\n');
   const std::size_t line_start = newline == std::string_view::npos ? 0 : newline + 1;
   return {std::count(before.begin(), before.end(), '\n') + 1, static_cast<std::int64_t>(at - line_start) + 1};
+}
+
+std::size_t CodePointSet::size() const {
+  std::size_t count = 0;
+  for (const std::uint64_t word : words_) count += static_cast<std::size_t>(std::popcount(word));
+  return count;
+}
+
+std::vector<char32_t> CodePointSet::sorted() const {
+  std::vector<char32_t> found;
+  for (std::size_t i = 0; i < words_.size(); ++i)
+    for (std::uint64_t bits = words_[i]; bits != 0; bits &= bits - 1)
+      found.push_back(static_cast<char32_t>(i * 64 + static_cast<std::size_t>(std::countr_zero(bits))));
+  return found;
 }
 
 std::string Utf8Stream::push(std::string_view bytes) {

@@ -100,6 +100,16 @@ TEST_CASE("bytes that are no UTF-8, by maximal subparts", "[text]") {
   for (const Case& c : cases) CHECK(replaced(c.bytes) == c.with_replacements);
 }
 
+TEST_CASE("a set of code points is sorted, and holds each once", "[text]") {
+  CodePointSet set;
+  CHECK(set.size() == 0);
+  const std::vector<char32_t> sorted = {0, 1, 63, 64, 65, 127, 0xE9, 0xFFFD, 0x10FFFF};
+  for (int twice = 0; twice < 2; ++twice)
+    for (auto c = sorted.rbegin(); c != sorted.rend(); ++c) set.insert(*c);
+  CHECK(set.size() == sorted.size());
+  CHECK(set.sorted() == sorted);
+}
+
 TEST_CASE("a stream yields whole characters, however it is cut", "[text]") {
   const std::string text = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z";
   for (std::size_t first = 0; first <= text.size(); ++first) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "quern/base/strict_json.hpp"
 
@@ -37,6 +38,17 @@ std::string describe_character(char32_t code_point);
 
 /// Where byte `at` of a text stands: its line and, in bytes, its column.
 TextPosition position_of(std::string_view text, std::size_t at);
+
+/// Which code points a text has: a bit for each that Unicode knows.
+class CodePointSet {
+ public:
+  void insert(char32_t code_point) { words_[code_point / 64] |= std::uint64_t{1} << code_point % 64; }
+  std::size_t size() const;
+  std::vector<char32_t> sorted() const;
+
+ private:
+  std::vector<std::uint64_t> words_ = std::vector<std::uint64_t>(0x110000 / 64);
+};
 
 /// Cuts a stream of bytes at characters, so that what is printed is UTF-8 at any moment. Bytes that are not
 /// UTF-8 come out as U+FFFD, one for each maximal subpart.
