@@ -3,8 +3,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -12,8 +15,6 @@
 
 namespace quern {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
@@ -26,7 +27,7 @@ std::int64_t kilobytes_of(const char* file, const std::string& name, std::int64_
 }
 
 /// The value of "name 123" in a cgroup's memory.stat; 0 when there is none.
-std::int64_t stat_of(const fs::path& file, const std::string& wanted) {
+std::int64_t stat_of(const std::string& file, const std::string& wanted) {
   std::ifstream in(file);
   std::string name;
   for (std::int64_t value = 0; in >> name >> value;)
@@ -43,13 +44,15 @@ constexpr CgroupNames version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_byt
 constexpr CgroupNames version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
 
 /// What a cgroup leaves: its limit less its use, where cached file pages count as free.
-std::int64_t left_in(const fs::path& group, const CgroupNames& names) {
-  std::ifstream limit_file(group / names.limit), current_file(group / names.use);
+std::int64_t left_in(const std::string& group, const CgroupNames& names) {
+  std::ifstream limit_file(group + "/" + names.limit), current_file(group + "/" + names.use);
   std::int64_t limit = 0, current = 0;
   if (!(limit_file >> limit) || !(current_file >> current)) return unlimited;  // the limit may be "max"
-  return std::max<std::int64_t>(0, limit - current + stat_of(group / "memory.stat", names.cached));
+  return std::max<std::int64_t>(0, limit - current + stat_of(group + "/memory.stat", names.cached));
 }
 
+// With strings: std::filesystem::path, joined while memory runs out, crashes in libstdc++ 12, and this is
+// asked when there may be none.
 std::int64_t left_in_cgroups() {
   std::ifstream in("/proc/self/cgroup");
   std::int64_t least = unlimited;
@@ -59,10 +62,11 @@ std::int64_t left_in_cgroups() {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     if (controllers != ",," && controllers.find(",memory,") == std::string::npos) continue;
     const CgroupNames& names = controllers == ",," ? version_2 : version_1;
-    fs::path below = fs::path(line.substr(std::min(second + 2, line.size()))).lexically_normal();
-    for (;; below = below.parent_path()) {  // every group above limits too
-      least = std::min(least, left_in(names.root / below, names));
-      if (below.empty() || below == below.parent_path()) break;
+    std::string below = line.substr(second + 1);
+    while (below.ends_with('/')) below.pop_back();
+    for (;; below.erase(below.rfind('/'))) {  // every group above limits too
+      least = std::min(least, left_in(names.root + below, names));
+      if (below.find('/') == std::string::npos) break;
     }
   }
   return least;
@@ -99,6 +103,12 @@ std::int64_t address_space_left() {
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
   const std::int64_t used = kilobytes_of("/proc/self/status", "VmSize", 0);
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used);
+}
+
+void release_free_memory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
 }
 
 std::int64_t available_memory() {

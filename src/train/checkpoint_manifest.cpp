@@ -60,10 +60,15 @@ void check_own_checksum(std::string_view text, const std::filesystem::path& path
 }  // namespace
 
 std::string render_manifest(const CheckpointManifest& manifest) {
-  json object = {{"version", kVersion}, {"step", manifest.step}, {"tensors", manifest.tensors}};
-  for (const auto& [file, entry] : manifest.files) {
-    object["files"][file] = {{"size", entry.size}, {"crc32c", entry.crc32c}};
-  }
+  // An object before it gets fields: null that becomes one by operator[] is destroyed as one, which it is not
+  // yet, when memory runs out between (nlohmann/json 3.11).
+  json files = json::object();
+  for (const auto& [file, entry] : manifest.files)
+    files[file] = json{{"size", entry.size}, {"crc32c", entry.crc32c}};
+  const json object = {{"version", kVersion},
+                       {"step", manifest.step},
+                       {"tensors", manifest.tensors},
+                       {"files", std::move(files)}};
   const std::string body = object.dump(2).substr(1) + "\n";
   return std::string(kOpening) + std::to_string(crc32c(body.data(), body.size())) + "," + body;
 }

@@ -36,6 +36,9 @@ std::string render_state(const nlohmann::json& state) {
   return text;
 }
 
+/// What the file "latest" says.
+std::string latest_text(std::int64_t step) { return "ckpt/" + checkpoint_name(step) + "\n"; }
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(Files& files, fs::path run_directory)
@@ -161,7 +164,7 @@ void CheckpointStore::commit(const fs::path& temporary, std::int64_t step) {
 }
 
 void CheckpointStore::point_latest_to(std::int64_t step) {
-  replace_file_durably(files_, run_ / "latest", "ckpt/" + checkpoint_name(step) + "\n");
+  replace_file_durably(files_, run_ / "latest", latest_text(step));
 }
 
 void CheckpointStore::delete_steps(const std::vector<std::int64_t>& doomed) {
@@ -194,9 +197,14 @@ void CheckpointStore::prune(std::int64_t keep, std::optional<std::int64_t> best)
 void CheckpointStore::discard_after(std::int64_t step) {
   std::vector<std::int64_t> doomed = steps();
   std::erase_if(doomed, [&](std::int64_t other) { return other <= step; });
-  if (doomed.empty()) return;
   delete_steps(doomed);
-  point_latest_to(step);
+  if (!doomed.empty() || !latest_is(step)) point_latest_to(step);
+}
+
+// A run may have ended between a checkpoint's rename and this file's.
+bool CheckpointStore::latest_is(std::int64_t step) const {
+  const fs::path latest = run_ / "latest";
+  return files_.kind(latest) == EntryKind::file && read_file(files_, latest, 4096) == latest_text(step);
 }
 
 void CheckpointStore::discard_all() {

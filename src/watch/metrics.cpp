@@ -205,7 +205,46 @@ std::optional<Json> parsed(std::string_view line) {
   }
 }
 
-constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;
+/// The lines of a file, read in pieces: what is held is a piece, or the longest line.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : file_(files_.open_read(path)), bytes_(file_.size()) {
+    if (bytes_ > max_bytes)
+      throw Error(ErrorKind::file,
+                  "the file has " + std::to_string(bytes_) + " bytes, more than the " +
+                      std::to_string(max_bytes) + " allowed here",
+                  "", path);
+  }
+
+  /// The next line, without its end; `whole` when it has one. False behind the last.
+  bool next(std::string_view& line, bool& whole) {
+    std::size_t newline;
+    while ((newline = text_.find('\n', begin_)) == std::string::npos && at_ < bytes_) read_on();
+    if (begin_ == text_.size()) return false;
+    whole = newline != std::string::npos;
+    const std::size_t end = whole ? newline : text_.size();
+    line = std::string_view(text_).substr(begin_, end - begin_);
+    begin_ = whole ? end + 1 : end;
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30, piece = 1 << 18;
+
+  void read_on() {
+    text_.erase(0, std::exchange(begin_, 0));
+    const std::size_t held = text_.size(), more = std::min(std::max(piece, held), bytes_ - at_);
+    text_.resize(held + more);
+    file_.read_at(at_, text_.data() + held, more);
+    at_ += more;
+  }
+
+  Files files_;
+  File file_;
+  std::uint64_t bytes_, at_ = 0;  // of the file, and read so far
+  std::string text_;
+  std::size_t begin_ = 0;  // of the next line
+};
 
 }  // namespace
 
@@ -218,16 +257,13 @@ const EvalEvent* best_evaluation(const Metrics& metrics) {
 }
 
 Metrics read_metrics(const std::string& path) {
-  const std::string text = read_file(path, max_bytes);
+  Lines lines(path);
   Metrics metrics;
   std::int64_t number = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t newline = text.find('\n', begin);
-    const bool whole = newline != std::string::npos;
-    const std::size_t end = whole ? newline : text.size();
+  bool whole = true;
+  for (std::string_view line; lines.next(line, whole);) {
     ++number;
-    const std::optional<Json> json = parsed(std::string_view(text).substr(begin, end - begin));
-    begin = end + 1;
+    const std::optional<Json> json = parsed(line);
     if (!json && !whole) break;  // still being written, or cut short
     if (!json && number == 1)
       throw Error(ErrorKind::file, "this is no metrics.jsonl: its first line is no JSON",

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "quern/base/process.hpp"
 #include "quern/watch/report.hpp"
 
 namespace quern {
@@ -17,9 +18,12 @@ void ReportWriter::write_when_cheap() {
 
 void ReportWriter::write() {
   const Clock::time_point begin = Clock::now();
-  std::vector<ReportRun> runs = read_report_runs(files_, {run_.string()});
-  if (!runs.front().metrics.end) runs.front().status = "running";
-  write_report(files_, run_ / report_name, runs);
+  {
+    std::vector<ReportRun> runs = read_report_runs(files_, {run_.string()});
+    if (!runs.front().metrics.end) runs.front().status = "running";
+    write_report(files_, run_ / report_name, runs);
+  }
+  release_free_memory();  // a page takes memory for each step; between pages the run has what it had
   written_ = Clock::now();
   cost_ = written_ - begin;
 }

@@ -40,7 +40,8 @@ struct Start {
   static constexpr int closed = -1;
 };
 
-/// A running program, its output in files of the directory.
+/// A running program, its output in files of the directory. A signal that is sent to it finds the program,
+/// and not the test's copy that is about to become it.
 class Program {
  public:
   Program(const std::vector<std::string>& arguments, const TemporaryDirectory& directory,
@@ -54,16 +55,22 @@ class Program {
     const int program = ::open(QUERN_PROGRAM, O_RDONLY | O_CLOEXEC);
     const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     const int out = start.out ? *start.out : create(out_), err = start.err ? *start.err : create(err_);
+    int started[2] = {-1, -1};  // closed when the program has taken the child's place, or the child has ended
+    if (::pipe2(started, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
     pid_ = ::fork();
     if (pid_ == 0) {
       become(start, in, out, err);
       ::fexecve(program, argv.data(), envp.data());
+      [[maybe_unused]] const auto told = ::write(started[1], "x", 1);
       ::_exit(127);
     }
-    for (const int fd : {program, in}) ::close(fd);
+    for (const int fd : {program, in, started[1]}) ::close(fd);
     if (!start.out) ::close(out);
     if (!start.err) ::close(err);
-    if (pid_ < 0 || program < 0) throw std::runtime_error(std::string("cannot run ") + QUERN_PROGRAM);
+    char failed = 0;
+    const ssize_t got = pid_ < 0 ? 1 : ::read(started[0], &failed, 1);
+    ::close(started[0]);
+    if (got != 0 || program < 0) throw std::runtime_error(std::string("cannot run ") + QUERN_PROGRAM);
   }
 
   pid_t pid() const { return pid_; }

@@ -13,6 +13,9 @@ double process_age_seconds();
 std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();
 
+/// Gives free memory that this process holds back to the kernel, where the C library can.
+void release_free_memory();
+
 /// Bytes that this process could still use without swapping: the least of what the machine has available
 /// (MemAvailable), what its cgroups leave (memory.max less what is in use and cannot be given back) and what
 /// the address-space limit leaves (RLIMIT_AS).

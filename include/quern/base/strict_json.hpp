@@ -33,7 +33,11 @@ std::string place(std::string_view name, TextPosition at);
 struct Json {
   struct Member;
   using List = std::vector<Json>;
-  using Object = std::vector<Member>;  // in the order of the text
+  /// Members in the order of the text. A type of its own: of strings and vectors alone libstdc++ takes a
+  /// variant for one that always holds a value, and destroys garbage when memory runs out while it is copied.
+  struct Object : std::vector<Member> {
+    using std::vector<Member>::vector;
+  };
   using Value =
       std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, List, Object>;
 

@@ -48,7 +48,8 @@ class CheckpointStore {
   /// Deletes checkpoints older than the newest max(keep, 2) intact ones, except `best`.
   void prune(std::int64_t keep, std::optional<std::int64_t> best);
 
-  /// Deletes checkpoints beyond `step`: a resume from an older one makes another future.
+  /// Deletes checkpoints beyond `step`, which is the latest from here on: a resume from an older one makes
+  /// another future.
   void discard_after(std::int64_t step);
 
   /// Deletes all checkpoints, and ckpt/ if nothing else is in it.
@@ -71,6 +72,7 @@ class CheckpointStore {
   void write_contents(const std::filesystem::path& directory, const CheckpointData& data);
   void commit(const std::filesystem::path& temporary, std::int64_t step);
   void point_latest_to(std::int64_t step);
+  bool latest_is(std::int64_t step) const;
   void delete_steps(const std::vector<std::int64_t>& doomed);
   void remove_leftover(const std::filesystem::path& directory);
 
