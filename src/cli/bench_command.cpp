@@ -153,7 +153,9 @@ void add_bench(CLI::App& app) {
                   {"quern bench A B0", "quern bench C64 --steps 5 --json", "quern bench --kernels",
                    "quern bench --profile --config configs/toy.json"},
                   [options] { return run(*options); });
-  command->add_option("work", options->works, "A B B0 C64 C1024 L2k L4k L8k L16k decode");
+  std::string works;
+  for (const std::string& name : work_names()) works += (works.empty() ? "" : " ") + name;
+  command->add_option("work", options->works, works);
   add_choice(*command, "--precision", options->precision, {"f32", "bf16"}, "Type of weights and activations");
   add_number(*command, "--steps", options->steps, between(0, 1 << 30),
              "Steps of each work; 0 means the work's own number");
