@@ -166,6 +166,18 @@ TEST_CASE("resuming a run that is complete changes nothing") {
   check_same_run(f, "whole", "again");
 }
 
+TEST_CASE("a run that ended between its last checkpoint and \"latest\" has both after a resume") {
+  Fixture f;
+  CHECK(f.run("run") == 0);
+  REQUIRE(f.bytes("run/latest") == "ckpt/step-000000020\n");
+  test::put(f.directory / "run/latest", "ckpt/step-000000016\n");
+  CHECK(f.run("", {}, "run") == 0);
+  CHECK(f.bytes("run/latest") == "ckpt/step-000000020\n");
+  std::filesystem::remove(f.directory / "run/latest");
+  CHECK(f.run("", {}, "run") == 0);
+  CHECK(f.bytes("run/latest") == "ckpt/step-000000020\n");
+}
+
 TEST_CASE("a setting that another one leaves without effect is named, and nothing else is") {
   Fixture f;
   const auto warnings = [&](const std::string& name) {
