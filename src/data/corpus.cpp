@@ -46,8 +46,10 @@ std::optional<double> read_entropy(const std::filesystem::path& text) {
 
 TextFile read_text(const std::string& path, std::uint64_t memory, std::uint64_t taken) {
   Files files;
-  const File file = with_hint("data.text: one regular file, or several; paths start where quern was started",
-                              [&] { return files.open_read(path); });
+  const File file = with_hint(
+      "a text (data.text, data.source, data.target, --text) is one regular file; its path starts where quern "
+      "was started",
+      [&] { return files.open_read(path); });
   const std::uint64_t size = file.size();
   if (size == 0) throw Error(ErrorKind::file, "the text is empty", "there is nothing to learn from", path);
   if (size > memory / kBytesPerTextByte - std::min(taken, memory / kBytesPerTextByte)) {

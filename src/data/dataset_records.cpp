@@ -167,13 +167,10 @@ void check_splits(const std::string& name, std::int64_t train, std::int64_t all,
   if (train == all && val_fraction > 0) refuse("validation");
 }
 
-std::string fingerprint_of_records(const AllRecords& records) {
-  std::string all;
-  records.each([&](const Record& r) {
-    all += text_of(r) + '\t' + r.label + '\t' + joined(r.tags) + '\t' + std::to_string(r.value) + '\t' +
-           r.target + '\n';
-  });
-  return fingerprint_of(all);
+/// What of a record is in the fingerprint of all.
+std::string print_of(const Record& r) {
+  return text_of(r) + '\t' + r.label + '\t' + joined(r.tags) + '\t' + std::to_string(r.value) + '\t' +
+         r.target + '\n';
 }
 
 }  // namespace
@@ -195,7 +192,9 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
   std::vector<std::string> labels = config.labels.empty() ? labels_of(records, train) : config.labels;
   const PairFraming framing(tokenizer, shape.framing, false);
   const auto rows = std::make_shared<ExampleRows>(all);
+  std::uint64_t hash = site_hash({});
   records.each([&](const Record& record) {
+    hash = site_hash(print_of(record), hash);
     const Example example = example_of(record, framing, tokenizer, labels);
     check_length(example, record, shape);
     rows->add(example);
@@ -216,7 +215,7 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
                     " blank lines or records with an empty side were skipped");
   return {.tokenizer = std::move(tokenizer),
           .name = name,
-          .fingerprint = fingerprint_of_records(records),
+          .fingerprint = hash_digits(hash),
           .corpus = std::nullopt,
           .examples = std::move(examples),
           .labels = std::move(labels),

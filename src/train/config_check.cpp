@@ -251,11 +251,9 @@ class Checks {
   }
 
   void schedule(const ScheduleConfig& s, const OptimConfig& optim, const RunConfig& run) {
-    const bool decays =  // the others have no end to reach
-        s.kind != ScheduleKind::constant && s.kind != ScheduleKind::inverse_sqrt;
     const bool own_end = s.decay_steps > 0;
     const std::int64_t end = own_end ? s.decay_steps : run.max_steps;
-    if (decays && s.warmup_steps >= end && s.warmup_steps > 0 && end > 0) {
+    if (decays(s.kind) && s.warmup_steps >= end && s.warmup_steps > 0 && end > 0) {
       const std::string end_path = own_end ? "schedule.decay_steps" : "run.max_steps";
       add({"schedule.warmup_steps", end_path},
           std::to_string(s.warmup_steps) + " must be below " + end_path + " (" + std::to_string(end) + ")",

@@ -16,8 +16,7 @@ std::vector<std::string> idle_settings(const Config& config) {
   const std::string position = is("model.position", config.model.position);
   const std::string architecture = is("model.architecture", config.model.architecture);
   const bool muon = config.optim.optimizer == OptimizerKind::muon;
-  const bool decays =
-      config.schedule.kind != ScheduleKind::constant && config.schedule.kind != ScheduleKind::inverse_sqrt;
+  const bool falls = decays(config.schedule.kind);
   const bool samples = config.watch.sample_interval > 0;
   const struct {
     const char* path;
@@ -29,8 +28,8 @@ std::vector<std::string> idle_settings(const Config& config) {
       {"model.patch_size", config.model.architecture == Architecture::vit, architecture},
       {"optim.muon_learning_rate", muon, optimizer},
       {"optim.muon_momentum", muon, optimizer},
-      {"schedule.decay_steps", decays, kind},
-      {"schedule.min_learning_rate", decays, kind},
+      {"schedule.decay_steps", falls, kind},
+      {"schedule.min_learning_rate", falls, kind},
       {"schedule.power", config.schedule.kind == ScheduleKind::polynomial, kind},
       {"run.batch_size", config.run.batch_tokens == 0, "run.batch_tokens above 0"},
       {"watch.sample_prompt", samples, "watch.sample_interval 0"},

@@ -111,9 +111,7 @@ void note_machine(const nlohmann::json& state, std::vector<std::string>& warning
 /// The schedule's end is the run's from its start on: what is added to it is trained at the rate there.
 void note_schedule(const Config& config, std::vector<std::string>& warnings) {
   const std::int64_t end = config.schedule.decay_steps;
-  const bool ends =
-      config.schedule.kind != ScheduleKind::constant && config.schedule.kind != ScheduleKind::inverse_sqrt;
-  if (!ends || end >= config.run.max_steps) return;
+  if (!decays(config.schedule.kind) || end >= config.run.max_steps) return;
   warnings.push_back("the schedule ends at step " + std::to_string(end) +
                      ", where the run was to end when it began: the steps behind it have the learning rate " +
                      scientific(learning_rate(end, config.optim, config.schedule), 3));

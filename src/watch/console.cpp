@@ -125,7 +125,7 @@ void Console::on_step(const StepEvent& event) {
     last_draw_ = now;
     redraw(event);
   } else if (last || event.step == first_step_ || event.step % options_.log_interval == 0) {
-    say(progress(event, columns()));
+    say(progress(event));
   }
 }
 
@@ -163,7 +163,7 @@ void Console::on_note(const NoteEvent& event) {
 
 void Console::on_end(const EndEvent& event) {
   // What was redrawn so far stays as a line of its own.
-  if (options_.terminal.live && last_step_) say(progress(*last_step_, columns()));
+  if (options_.terminal.live && last_step_) say(progress(*last_step_));
   std::string line = event.status + " after step " + grouped(event.step) + " in " + duration(event.seconds);
   if (event.best_val) {
     line += "; best validation loss " + fixed(*event.best_val, 4) + " at step " + grouped(event.best_step);
@@ -179,11 +179,7 @@ double Console::seconds_left(const StepEvent& step) const {
   return static_cast<double>(std::max<std::int64_t>(0, start_.max_steps - step.step)) * (per_step + pauses);
 }
 
-std::optional<int> Console::columns() const {
-  return options_.terminal.tty ? std::optional(std::max(1, options_.width() - 1)) : std::nullopt;
-}
-
-std::string Console::progress(const StepEvent& step, std::optional<int> columns) const {
+std::string Console::progress(const StepEvent& step) const {
   const std::string total = std::to_string(start_.max_steps);
   std::string at = std::to_string(step.step);
   at.insert(0, at.size() < total.size() ? total.size() - at.size() : 0, ' ');
@@ -207,10 +203,11 @@ std::string Console::progress(const StepEvent& step, std::optional<int> columns)
   if (const std::int64_t bytes = options_.resident(); bytes > 0)
     fields.push_back({"RSS " + binary_size(bytes), 8});
   fields.push_back({"ETA " + clock_time(seconds_left(step)), 2});
-  if (!columns) return join(fields);
+  if (!options_.terminal.tty) return join(fields);
 
+  const int columns = std::max(1, options_.width() - 1);  // a full line would wrap
   std::string line = join(fields);
-  while (static_cast<int>(line.size()) > *columns && fields.size() > 1) {
+  while (static_cast<int>(line.size()) > columns && fields.size() > 1) {
     const auto least = std::max_element(fields.begin(), fields.end(),
                                         [](const Field& a, const Field& b) { return a.rank < b.rank; });
     // The average beside the loss goes before the fields that nothing else tells.
@@ -221,7 +218,7 @@ std::string Console::progress(const StepEvent& step, std::optional<int> columns)
     }
     line = join(fields);
   }
-  return fit(line, *columns, true);
+  return fit(line, columns, true);
 }
 
 void Console::say(const std::string& line) {
@@ -231,12 +228,11 @@ void Console::say(const std::string& line) {
 }
 
 // The cursor rests at the start of the line and the erasure goes to the end of the screen: wherever a resized
-// terminal moves or wraps the old line, all of it is behind the cursor and goes away. One column stays free,
-// since a full line would wrap.
+// terminal moves or wraps the old line, all of it is behind the cursor and goes away.
 void Console::redraw(const StepEvent& step) {
   if (!pending_.empty()) flush(false);
   if (!pending_.empty()) return;  // the terminal is stopped or slow: a later line says more
-  write("\r" + progress(step, columns()) + "\x1b[J\r");
+  write("\r" + progress(step) + "\x1b[J\r");
   shown_ = true;
 }
 

@@ -260,13 +260,16 @@ TEST_CASE("a file that may not grow further is an error with exit 4, and the run
   CHECK(get(directory / "run" / model) == get(whole / "run" / model));
 }
 
-TEST_CASE("a run that is made longer is told at which rate its new steps are trained") {
+TEST_CASE("a complete run is told how to go on, and a longer one at which rate its new steps are trained") {
   const TemporaryDirectory directory;
   const std::string path = (directory / "run").string();
   REQUIRE(run({"train", "--quiet", "--config", configs + "tiny.json", "--set", "run.max_steps=4", "--set",
                "schedule.min_learning_rate=1e-4", "--run-dir", path},
               directory)
               .code == 0);
+  const Outcome done = run({"train", "--resume", path}, directory);
+  CHECK(done.code == 0);
+  CHECK(has(done.err, "all its steps are done; more of them: --set run.max_steps=N\n"));
   const Outcome longer = run({"train", "--quiet", "--resume", path, "--set", "run.max_steps=6"}, directory);
   CHECK(longer.code == 0);
   CHECK(has(longer.err, "the schedule ends at step 4"));

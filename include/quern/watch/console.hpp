@@ -69,9 +69,8 @@ class Console final : public Observer {
 
  private:
   void describe(const StartEvent& start);
-  std::string progress(const StepEvent& step, std::optional<int> columns) const;
-  /// What a line may take on a terminal, one column less than it has; none elsewhere.
-  std::optional<int> columns() const;
+  /// The progress line, as much of it as a terminal has room for.
+  std::string progress(const StepEvent& step) const;
   double seconds_left(const StepEvent& step) const;
   void say(const std::string& line);
   void redraw(const StepEvent& step);
