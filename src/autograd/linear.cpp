@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "quern/autograd/ops.hpp"
 #include "quern/kernels/elementwise.hpp"
@@ -34,16 +35,20 @@ OpCost product_cost(const Tensor& x, std::int64_t N, Type type, Type y) {
   return {product(R, N, K, type, y), product(N, K, R, type, Type::f32) + product(R, K, N, type, x.type)};
 }
 
+/// Whether f'(x) is f'(f(x)), so that the hidden layer may take the pre-activation's place.
+constexpr bool slope_shows_in_result(Activation activation) { return activation == Activation::relu; }
+
 /// Two products, and the activation between them: forward reads the pre-activation and writes the hidden
-/// layer, backward reads the pre-activation and dh and writes dpre and the hidden layer again.
-/// x (R,C), pre (R,F) or with a gate (R,2F), hidden (R,F)
-OpCost feed_forward_cost(const Tensor& x, const Tensor& pre, const Tensor& hidden, Var w1, Var w2) {
+/// layer, backward reads the pre-activation and dh and writes dpre and, but for `in_place`, the hidden layer
+/// again.  x (R,C), pre (R,F) or with a gate (R,2F), hidden (R,F)
+OpCost feed_forward_cost(const Tensor& x, const Tensor& pre, const Tensor& hidden, Var w1, Var w2,
+                         bool in_place) {
   const OpCost up = product_cost(x, w1.dim(0), pre.type, pre.type),
                down = product_cost(hidden, w2.dim(0), pre.type, pre.type);
   const double wide = static_cast<double>(pre.bytes()), narrow = static_cast<double>(hidden.bytes());
   return {up.forward + Cost{0, wide + narrow} + down.forward,
-          up.backward + Cost{0, 2 * wide + 2 * narrow} + down.backward,
-          {pre.bytes(), hidden.bytes()}};
+          up.backward + Cost{0, 2 * wide + (in_place ? 1 : 2) * narrow} + down.backward,
+          {pre.bytes(), in_place ? 0 : hidden.bytes()}};
 }
 
 /// The rows [rows.first, rows.first + rows.count) of a gradient (N,…). Where nobody has written yet, the
@@ -109,11 +114,13 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
   const Var y = like(tape, x.shape(), w2.dim(0), type);
   Tensor hidden_shape = pre.shape();
   hidden_shape.dim[hidden_shape.rank - 1] = F;
-  const Scratch hidden_block(tape, hidden_shape);  // (…,F)
-  const Tensor hidden = hidden_block.tensor();
-  OpCost cost = feed_forward_cost(x.shape(), pre.shape(), hidden, w1, w2);
-  cost.scratch[2] = std::max(bias_scratch_bytes(b1, hidden.rows()), bias_scratch_bytes(b2, hidden.rows()));
+  std::optional<Scratch> apart;
+  if (!slope_shows_in_result(activation)) apart.emplace(tape, hidden_shape);
+  OpCost cost = feed_forward_cost(x.shape(), pre.shape(), hidden_shape, w1, w2, !apart);
+  cost.scratch[2] =
+      std::max(bias_scratch_bytes(b1, hidden_shape.rows()), bias_scratch_bytes(b2, hidden_shape.rows()));
   if (const Running run = tape.run("feed_forward", cost)) {
+    const Tensor hidden = apart ? apart->tensor() : pre.value();  // (…,F)
     gemm(pre.value().mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
     activation_forward(hidden, pre.value(), activation);
     gemm(y.value().mat(), hidden.mat(), w2.operand().mat().t(), {.bias = b2.floats()});
@@ -121,12 +128,14 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
   tape.record("feed_forward", {x, w1, b1, w2, b2}, {y},
               [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation, hidden_shape](Tape& t) {
                 const Tensor dy = t.grad(y);
-                const Scratch gradient(t, pre.shape()), hidden_again(t, hidden_shape);
-                const Tensor dpre = gradient.tensor(), h = hidden_again.tensor();
+                const Scratch gradient(t, pre.shape());
+                std::optional<Scratch> again;
+                if (!slope_shows_in_result(activation)) again.emplace(t, hidden_shape);
+                const Tensor dpre = gradient.tensor(), h = again ? again->tensor() : pre.value();
                 // The hidden layer's gradient becomes dpre in place; with a gate, whose dpre is wider, h.
                 const Tensor dh = is_gated(activation) ? h : dpre;  // (…,F)
                 gemm(dh.mat(), dy.mat(), w2.operand().mat());
-                activation_backward(dpre, h, dh, pre.value(), activation);
+                activation_backward(dpre, again ? h : Tensor(), dh, pre.value(), activation);
                 bias_gradient(t, b2, dy, all_of(w2));
                 if (const Sink dw2 = t.sink(w2))
                   gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});

@@ -39,10 +39,29 @@ void add(std::vector<Share>& shares, const std::string& name, std::int64_t amoun
   }
 }
 
+/// What says how large a micro-batch is.
+struct BatchSetting {
+  std::string name;
+  std::int64_t RunConfig::*field;
+};
+BatchSetting batch_setting(const RunConfig& run) {
+  if (run.batch_tokens > 0) return {"run.batch_tokens", &RunConfig::batch_tokens};
+  return {"run.batch_size", &RunConfig::batch_size};
+}
+
+/// Rows of a micro-batch of training: run.batch_size, or as many of full length as run.batch_tokens holds.
+std::int64_t training_rows(const Config& config) {
+  if (config.run.batch_tokens == 0) return config.run.batch_size;
+  const bool two_sides =
+      config.model.architecture == Architecture::encoder_decoder || config.model.reads_source;
+  const std::int64_t tokens = config.model.context_length * (two_sides ? 2 : 1);
+  return std::max<std::int64_t>(1, config.run.batch_tokens / tokens);
+}
+
 /// Whether int64 counts the run, with room for sums over layers.
 bool is_countable(const Config& config) {
   const ModelConfig& m = config.model;
-  const double rows = static_cast<double>(config.run.batch_size) * static_cast<double>(m.context_length);
+  const double rows = static_cast<double>(training_rows(config)) * static_cast<double>(m.context_length);
   const double width = static_cast<double>(std::max({3 * m.d_model, hidden_width(m), m.n_heads}));
   return rows * width < 0x1p50;
 }
@@ -59,7 +78,7 @@ class Planner {
 
   /// One micro-batch, forward and backward.
   void train(std::vector<PlannedCall>& calls, double times, MemoryEstimate& memory) {
-    pass(Mode::train, config_.run.batch_size, calls, times, [&](Tape& tape) {
+    pass(Mode::train, training_rows(config_), calls, times, [&](Tape& tape) {
       tape.for_each_held([&](std::string_view module, std::int64_t bytes) {
         add(memory.activations_by_layer, layer_of(module), bytes);
         memory.activations += bytes;
@@ -118,7 +137,7 @@ std::int64_t conversion_bytes(const ParamStore& parameters, const Config& config
   std::int64_t weights = 0;
   for (const Parameter& p : parameters.all()) weights = std::max(weights, 4 * p.size());
   const std::int64_t widest = std::max(hidden_width(config.model), 3 * config.model.d_model);
-  return weights + 2 * 4 * config.run.batch_size * config.model.context_length * widest;
+  return weights + 2 * 4 * training_rows(config) * config.model.context_length * widest;
 }
 
 /// The keys and values of a sample of one context's length, while training's memory is held.
@@ -147,9 +166,9 @@ double RunEstimate::flops_per_token() const {
 RunEstimate estimate(const Config& config, std::int64_t evaluation_windows) {
   if (!is_countable(config))
     throw Error(ErrorKind::memory,
-                "a micro-batch of " + grouped(config.run.batch_size) + " sequences of " +
+                "a micro-batch of " + grouped(training_rows(config)) + " sequences of " +
                     grouped(config.model.context_length) + " tokens is beyond any machine",
-                "lower run.batch_size or model.context_length");
+                "lower " + batch_setting(config.run).name + " or model.context_length");
   const RunConfig& run = config.run;
   RunEstimate result;
   MemoryEstimate& memory = result.memory;
@@ -165,7 +184,7 @@ RunEstimate estimate(const Config& config, std::int64_t evaluation_windows) {
   result.parameters = store.parameter_count();
   for (const Parameter& p : store.all())
     add(result.parameters_by_part, layer_of(std::string_view(p.name).substr(0, p.name.rfind('.'))), p.size());
-  result.tokens_per_step = run.batch_size * run.grad_accumulation * config.model.context_length;
+  result.tokens_per_step = training_rows(config) * run.grad_accumulation * config.model.context_length;
   result.steps = run.max_steps;
   result.evaluations = evaluation_windows > 0 ? evaluation_count(run) : 0;
   const OptimizerCost optimizer = optimizer_cost(store, config.optim);
@@ -211,14 +230,14 @@ bool fits(const MemoryEstimate& memory, double share = 1) {
   return memory.to_come() <= most(available_memory()) && memory.to_come() <= most(space_left(memory));
 }
 
-/// The largest micro-batch below that of `config` that fits, also when a little less memory is there then; 0
-/// when not even one sequence does.
+/// The largest run.batch_size, or run.batch_tokens, below that of `config` that fits, also when a little less
+/// memory is there then; 0 when not even one does.
 std::int64_t largest_batch(Config config, std::int64_t evaluation_windows) {
-  std::int64_t good = 0, bad = config.run.batch_size;
+  std::int64_t& size = config.run.*batch_setting(config.run).field;
+  std::int64_t good = 0, bad = size;
   while (bad - good > 1) {
-    config.run.batch_size = good + (bad - good) / 2;
-    (is_countable(config) && fits(estimate(config, evaluation_windows).memory, 0.95) ? good : bad) =
-        config.run.batch_size;
+    size = good + (bad - good) / 2;
+    (is_countable(config) && fits(estimate(config, evaluation_windows).memory, 0.95) ? good : bad) = size;
   }
   return good;
 }
@@ -231,17 +250,19 @@ void require_memory(const Config& config, std::int64_t evaluation_windows) {
   const std::int64_t space = space_left(memory);
   const std::int64_t left = std::max<std::int64_t>(0, std::min(available_memory(), space));
   const std::int64_t batch = largest_batch(config, evaluation_windows);
+  const std::string setting = batch_setting(config.run).name;
   throw Error(
       ErrorKind::memory,
       "this run needs " + binary_size(memory.to_come()) + " more memory (" +
           binary_size(memory.weights + memory.gradients + memory.moments) +
           " for weights, gradients and moments, " + binary_size(memory.activations + memory.workspace) +
-          " for a micro-batch of " + grouped(config.run.batch_size) + "), and " + binary_size(left) +
+          " for a micro-batch of " + grouped(training_rows(config)) + "), and " + binary_size(left) +
           (space < available_memory() ? " are left of the address space" : " are available"),
-      batch > 0 ? "run.batch_size " + std::to_string(batch) +
+      batch > 0 ? setting + " " + std::to_string(batch) +
                       " fits; a larger run.grad_accumulation makes up for it; quern estimate tells the parts"
-                : "not even run.batch_size 1 fits: a smaller model.d_model, model.n_layers or "
-                  "model.context_length does; quern estimate tells the parts");
+                : "not even " + setting +
+                      " 1 fits: a smaller model.d_model, model.n_layers or "
+                      "model.context_length does; quern estimate tells the parts");
 }
 
 }  // namespace quern

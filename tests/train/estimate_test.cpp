@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "quern/base/parallel.hpp"
 #include "quern/base/process.hpp"
 #include "quern/base/rng.hpp"
@@ -73,6 +74,24 @@ TEST_CASE("the planned memory is what a training step then holds") {
   const double held = static_cast<double>(workspace.pool.bytes_held());
   const double planned = static_cast<double>(e.memory.activations + e.memory.workspace);
   CHECK(planned == Approx(held).epsilon(0.1));  // statistics lie elsewhere
+}
+
+TEST_CASE("a batch by tokens is planned with as many rows of full length as these hold") {
+  Config config = small_config();
+  config.run.grad_accumulation = 1;
+  config.model.architecture = Architecture::encoder_decoder;
+  config.run.batch_size = 4;
+  const RunEstimate by_rows = estimate(config, 0);
+  config.run.batch_tokens = 4 * 2 * 32 + 5;  // 4 rows of both sides
+  config.run.batch_size = 64;
+  const RunEstimate by_tokens = estimate(config, 0);
+  CHECK(by_tokens.tokens_per_step == by_rows.tokens_per_step);
+  CHECK(by_tokens.memory.activations == by_rows.memory.activations);
+  config.run.batch_tokens = 1'000'000'000'000;
+  const auto error = quern::test::error_of([&] { require_memory(config, 0); });
+  REQUIRE(error.hint.starts_with("run.batch_tokens "));
+  config.run.batch_tokens = std::stoll(error.hint.substr(17));
+  CHECK_NOTHROW(require_memory(config, 0));
 }
 
 TEST_CASE("what fits no machine is refused with the numbers and what would fit") {

@@ -21,7 +21,7 @@ std::atomic<int> own_allocations = 0, library_allocations = 0;
 thread_local bool inside = false;
 
 /// Whether the allocation was asked for by this program, the C++ library's frames aside, or by a library.
-bool asked_by_program() {
+[[gnu::noinline]] bool asked_by_program() {
   static const void* const program = [] {
     Dl_info info{};
     dladdr(reinterpret_cast<const void*>(&asked_by_program), &info);
@@ -29,7 +29,7 @@ bool asked_by_program() {
   }();
   void* frames[16];
   const int n = backtrace(frames, 16);
-  for (int i = 2; i < n; ++i) {  // this function, operator new
+  for (int i = 3; i < n; ++i) {  // this function, count, operator new
     Dl_info info{};
     if (dladdr(frames[i], &info) == 0) continue;
     if (std::string_view(info.dli_fname).find("libstdc++") != std::string_view::npos) continue;
@@ -38,7 +38,7 @@ bool asked_by_program() {
   return true;
 }
 
-void count() {
+[[gnu::noinline]] void count() {
   if (!counting || inside) return;
   inside = true;  // backtrace may allocate, too
   (asked_by_program() ? own_allocations : library_allocations)++;

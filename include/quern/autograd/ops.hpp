@@ -136,7 +136,7 @@ ResidualNorm residual_norm(Tape& tape, Var stream, Var branch, NormKind kind, Va
 
 /// activation(x W₁ᵀ + b₁) W₂ᵀ + b₂  // (…,C); w1 (F,C), w2 (C,F), b1 (F), b2 (C) or none. A gated activation
 /// takes w1 (2F,C), b1 (2F): the rows of the gate, then those of the value. One operation: saves the
-/// pre-activation alone and makes the hidden layer again in backward. kernels/activation.hpp.
+/// pre-activation and makes the hidden layer again, or saves relu's hidden layer. kernels/activation.hpp.
 Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation activation);
 
 /// A recurrent layer over all steps as one operation (GRU, Cho et al. 2014, 1406.1078; LSTM, Hochreiter &

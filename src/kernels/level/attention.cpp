@@ -123,12 +123,7 @@ void row_scores(float* score, const float* q, const T* k, int64_t stride, int64_
     }
     if (whole < width)
       for (int i = 0; i < lanes; ++i) dot[i] += load(q + whole) * load_part(row[i] + whole, width - whole);
-    transpose(dot);
-#pragma GCC unroll 4
-    for (int n = lanes / 2; n > 0; n /= 2)
-#pragma GCC unroll 8
-      for (int i = 0; i < n; ++i) dot[i] += dot[i + n];
-    store(score + s, dot[0]);
+    store(score + s, sums_of(dot));
   }
 }
 

@@ -20,17 +20,24 @@ void load_statistics(BackwardTiles& x, const AttentionHead& head, const Attentio
                      int64_t count) {
   const int64_t width = head.width;
   const T *dout = as<T>(g.dout), *out = as<T>(g.out);
-  for (int64_t i = 0; i < tile; ++i) {
-    x.lse[i] = __builtin_inff();  // a query that is not there, or sees nothing: every weight is 2^-inf = 0
-    x.delta[i] = 0;
-    if (i >= count) continue;
-    if (g.lse[begin + i] != -__builtin_inff()) x.lse[i] = g.lse[begin + i] * log2_e;
-    const T *a = dout + (begin + i) * g.dout_stride, *b = out + (begin + i) * g.out_stride;
-    vf total = vf{};
-    int64_t d = 0;
-    for (; d + lanes <= width; d += lanes) total += load(a + d) * load(b + d);
-    if (d < width) total += load_part(a + d, width - d) * load_part(b + d, width - d);
-    x.delta[i] = sum(total);
+  for (int64_t i = 0; i < tile; i += lanes) {
+    const int64_t n = smaller(lanes, count - i);
+    // A query that is not there, or sees nothing: every weight is 2^-inf = 0.
+    vf lse = broadcast(__builtin_inff()), dot[lanes] = {};
+    if (n > 0) {
+      const vf one = load_n(g.lse + begin + i, n, -__builtin_inff());
+      lse = one == -__builtin_inff() ? lse : one * log2_e;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < lanes; ++r) {
+      if (r >= n) continue;
+      const T *a = dout + (begin + i + r) * g.dout_stride, *b = out + (begin + i + r) * g.out_stride;
+      int64_t d = 0;
+      for (; d + lanes <= width; d += lanes) dot[r] += load(a + d) * load(b + d);
+      if (d < width) dot[r] += load_part(a + d, width - d) * load_part(b + d, width - d);
+    }
+    store(x.lse + i, lse);
+    store(x.delta + i, sums_of(dot));
   }
 }
 

@@ -112,6 +112,16 @@ QUERN_INLINE void transpose(vf* r) {
 #endif
 }
 
+/// Lane i: the sum of r[i]'s lanes. Overwrites r.
+QUERN_INLINE vf sums_of(vf* r) {
+  transpose(r);
+#pragma GCC unroll 4
+  for (int n = lanes / 2; n > 0; n /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < n; ++i) r[i] += r[i + n];
+  return r[0];
+}
+
 /// to(t, d) = scale * rows(t, d). Each side, here and below: floats, or bfloat16.
 template <class To, class From>
 static inline void copy_rows(To* to, int64_t to_stride, const From* rows, int64_t stride, int64_t count,
