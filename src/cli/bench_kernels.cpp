@@ -217,6 +217,18 @@ void linear_rows(Bench& b) {
   b.flops("linear, dW = dYt X", amount, [&] { gemm(dw.mat(), y.mat().t(), x.mat()); });
 }
 
+/// What sequence_projection does with each sequence, and concatenate and first_position with rows.
+void sequence_rows(Bench& b) {
+  constexpr std::int64_t B = Bench::B, T = Bench::T, C = Bench::C, rank = 64;
+  const Tensor x = b.tensor({B, T, C}), e = b.tensor({rank, T}), y = b.tensor({B, rank, C}),
+               both = b.tensor({B, T, 2 * C});
+  b.flops("sequence_projection, y = E x", 2.0 * B * rank * T * C, [&] {
+    for (std::int64_t i = 0; i < B; ++i)
+      gemm(y.mat().row_range(i * rank, rank), e.mat(), x.mat().row_range(i * T, T));
+  });
+  b.memory("convert (half of concatenate)", 2, C, [&] { convert({both.columns(0, C), 0}, x); });
+}
+
 void table_rows(Bench& b) {
   constexpr auto R = Bench::R, C = Bench::C, V = Bench::V;
   const Tensor logits = b.tensor({R, V}), table = b.tensor({V, C}), positions = b.tensor({Bench::T, C}),
@@ -281,6 +293,7 @@ std::string kernel_table() {
                 thread_count(), b.peak_gflops, b.peak_gbs);
   b.text = head;
   linear_rows(b);
+  sequence_rows(b);
   attention_rows(b);
   long_attention_rows(b);
   additive_rows(b);

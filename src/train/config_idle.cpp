@@ -31,7 +31,6 @@ std::vector<std::string> idle_settings(const Config& config) {
       {"schedule.decay_steps", falls, kind},
       {"schedule.min_learning_rate", falls, kind},
       {"schedule.power", config.schedule.kind == ScheduleKind::polynomial, kind},
-      {"run.batch_size", config.run.batch_tokens == 0, "run.batch_tokens above 0"},
       {"watch.sample_prompt", samples, "watch.sample_interval 0"},
       {"watch.sample_tokens", samples, "watch.sample_interval 0"},
   };

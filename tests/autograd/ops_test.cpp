@@ -112,25 +112,36 @@ TEST_CASE("linear over some rows of its weight: the others' gradient is 0, and s
       });
 }
 
+namespace {
+
+/// Of C = 4 to F hidden numbers and back.
+void check_feed_forward(std::int64_t F, Activation activation, bool bias) {
+  CAPTURE(F, static_cast<int>(activation), bias);
+  const std::int64_t up = is_gated(activation) ? 2 * F : F;
+  const Inputs inputs = {normal(2 * 3 * 4, 1), normal(up * 4, 2), bias ? normal(up, 3) : std::vector<float>{},
+                         normal(4 * F, 4), bias ? normal(4, 5) : std::vector<float>{}};
+  check_gradients(
+      inputs, {{2, 3, 4}, {up, 4}, {up}, {4, F}, {4}},
+      [activation](Tape& t, const std::vector<Var>& v) {
+        return feed_forward(t, v[0], v[1], v[2], v[3], v[4], activation);
+      },
+      [activation, F](const std::vector<Numbers<Dual>>& v) {
+        return affine(hidden(affine(v[0], v[1], v[2], 4), F, activation), v[3], v[4], F);
+      });
+}
+
+}  // namespace
+
 TEST_CASE("feed_forward's gradients by dual numbers, for each activation, with and without biases") {
   for (const Activation activation :
        {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::relu2, Activation::silu,
         Activation::swiglu, Activation::geglu})
-    for (const bool bias : {false, true}) {
-      CAPTURE(static_cast<int>(activation), bias);
-      const std::int64_t up = is_gated(activation) ? 18 : 9;
-      const Inputs inputs = {normal(2 * 3 * 4, 1), normal(up * 4, 2),
-                             bias ? normal(up, 3) : std::vector<float>{}, normal(4 * 9, 4),
-                             bias ? normal(4, 5) : std::vector<float>{}};
-      check_gradients(
-          inputs, {{2, 3, 4}, {up, 4}, {up}, {4, 9}, {4}},
-          [activation](Tape& t, const std::vector<Var>& v) {
-            return feed_forward(t, v[0], v[1], v[2], v[3], v[4], activation);
-          },
-          [activation](const std::vector<Numbers<Dual>>& v) {
-            return affine(hidden(affine(v[0], v[1], v[2], 4), 9, activation), v[3], v[4], 9);
-          });
-    }
+    for (const bool bias : {false, true}) check_feed_forward(9, activation, bias);
+}
+
+TEST_CASE("feed_forward's gradients where its rows are spaced in memory") {
+  for (const Activation activation : {Activation::gelu, Activation::relu, Activation::swiglu})
+    check_feed_forward(128, activation, true);
 }
 
 TEST_CASE(
