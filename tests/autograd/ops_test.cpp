@@ -9,6 +9,8 @@
 #include "reference/affine.hpp"
 #include "reference/check.hpp"
 #include "reference/dual.hpp"
+#include "reference/embedding.hpp"
+#include "reference/norm.hpp"
 #include "reference/rotary.hpp"
 #include "reference/sequences.hpp"
 
@@ -256,6 +258,39 @@ TEST_CASE("first_position's and concatenate's gradients by dual numbers, first w
         return reference::first_position(
             reference::concatenate(v[0], reference::concatenate(v[0], v[0], 2, 2), 2, 4), 3, 6);
       });
+}
+
+TEST_CASE("embedding's gradients by dual numbers, with and without positions") {
+  const std::vector<std::int32_t> ids = {4, 0, 4, 2, 4, 0};
+  for (const bool positions : {false, true})
+    check_gradients(
+        {normal(5 * 4, 1), positions ? normal(6 * 4, 2) : std::vector<float>{}}, {{5, 4}, {6, 4}},
+        [&ids](Tape& t, const std::vector<Var>& v) {
+          return embedding(t, {ids.data(), 2, 3}, v[0], 1.5F, v[1], 2, {});
+        },
+        [&ids](const std::vector<Numbers<Dual>>& v) {
+          return reference::embedding(ids, 3, v[0], 4, 1.5, v[1], 2, {});
+        });
+}
+
+TEST_CASE("residual_norm's gradients by dual numbers: of both results, with and without a branch") {
+  for (const NormKind kind : {NormKind::layernorm, NormKind::rmsnorm})
+    for (const bool branch : {false, true}) {
+      CAPTURE(static_cast<int>(kind), branch);
+      const bool bias = kind == NormKind::layernorm;
+      check_gradients(
+          {normal(2 * 3 * 5, 1), branch ? normal(2 * 3 * 5, 2) : std::vector<float>{}, normal(5, 3),
+           bias ? normal(5, 4) : std::vector<float>{}},
+          {{2, 3, 5}, {2, 3, 5}, {5}, {5}},
+          [kind](Tape& t, const std::vector<Var>& v) {
+            const auto [stream, normed] = residual_norm(t, v[0], v[1], kind, v[2], v[3], 1e-5F, {});
+            return concatenate(t, stream, normed);
+          },
+          [kind](const std::vector<Numbers<Dual>>& v) {
+            const auto both = reference::residual_norm(v[0], v[1], v[2], v[3], 1e-5, {}, kind);
+            return reference::concatenate(both.x, both.h, 5, 5);
+          });
+    }
 }
 
 TEST_CASE("tanh's gradient by dual numbers, of rows and of sequences, a first writer and a second one") {
