@@ -10,7 +10,6 @@ Var first_position(Tape& tape, Var x) {
     convert({y.value(), 0}, x.value().step(0));
   tape.record("first_position", {x}, {y}, [x, y](Tape& t) {
     const Sink dx = t.sink(x);
-    if (!dx) return;
     if (dx.beta == 0) fill(dx.to, 0);
     convert({dx.to.step(0), 1}, t.grad(y));
   });
