@@ -35,8 +35,8 @@ OpCost product_cost(const Tensor& x, std::int64_t N, Type type, Type y) {
   return {product(R, N, K, type, y), product(N, K, R, type, Type::f32) + product(R, K, N, type, x.type)};
 }
 
-/// The columns of memory for rows of so many: rows that lie a multiple of 512 bytes apart meet in a few sets
-/// of the caches, and a product that reads down their columns takes up to twice its time (tools/LOG.md), so
+/// The columns of memory for rows of so many: where rows lie a multiple of 512 bytes apart they meet in a few
+/// sets of the caches, and a product that reads down their columns may take twice its time (tools/LOG.md), so
 /// these get a cache line more.
 std::int64_t spaced(std::int64_t cols, Type type) {
   const auto size = static_cast<std::int64_t>(size_of(type));
@@ -48,17 +48,14 @@ constexpr bool slope_shows_in_result(Activation activation) { return activation 
 
 /// Two products, and the activation between them: forward reads the pre-activation and writes the hidden
 /// layer, backward reads the pre-activation and dh and writes dpre and, but for `in_place`, the hidden layer
-/// again.  x (R,C), pre (R,F) or with a gate (R,2F), hidden (R,F), both with what spaces their rows
-OpCost feed_forward_cost(const Tensor& x, const Tensor& pre, Tensor hidden, Var w1, Var w2, bool in_place) {
-  const std::int64_t scratch = hidden.bytes();
-  hidden.dim[hidden.rank - 1] = w2.dim(1);
+/// again.  x (R,C), pre (R,F) or with a gate (R,2F), hidden (R,F)
+OpCost feed_forward_cost(const Tensor& x, const Tensor& pre, const Tensor& hidden, Var w1, Var w2,
+                         bool in_place) {
   const OpCost up = product_cost(x, w1.dim(0), pre.type, pre.type),
                down = product_cost(hidden, w2.dim(0), pre.type, pre.type);
-  const double narrow = static_cast<double>(hidden.bytes()),
-               wide = narrow * static_cast<double>(w1.dim(0)) / static_cast<double>(w2.dim(1));
+  const double wide = static_cast<double>(pre.bytes()), narrow = static_cast<double>(hidden.bytes());
   return {up.forward + Cost{0, wide + narrow} + down.forward,
-          up.backward + Cost{0, 2 * wide + (in_place ? 1 : 2) * narrow} + down.backward,
-          {pre.bytes(), in_place ? 0 : scratch}};
+          up.backward + Cost{0, 2 * wide + (in_place ? 1 : 2) * narrow} + down.backward};
 }
 
 /// The rows [rows.first, rows.first + rows.count) of a gradient (N,…). Where nobody has written yet, the
@@ -120,38 +117,41 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
                   (!b2 || b2.shape().size() == w2.dim(0)),
               w1.dim(0), F);
   const Type type = w1.operand().type;
-  const std::int64_t N = w1.dim(0);  // F, or with a gate 2F: the gate's columns and the value's
+  const std::int64_t N = w1.dim(0);                              // F, or with a gate 2F
   const Var pre = like(tape, x.shape(), spaced(N, type), type);  // (…,N) and what spaces the rows
   const Var y = like(tape, x.shape(), w2.dim(0), type);
   Tensor hidden_shape = pre.shape();
   hidden_shape.dim[hidden_shape.rank - 1] = spaced(F, type);
-  std::optional<Scratch> apart;
-  if (!slope_shows_in_result(activation)) apart.emplace(tape, hidden_shape);
-  OpCost cost = feed_forward_cost(x.shape(), pre.shape(), hidden_shape, w1, w2, !apart);
-  cost.scratch[2] =
-      std::max(bias_scratch_bytes(b1, hidden_shape.rows()), bias_scratch_bytes(b2, hidden_shape.rows()));
+  std::optional<Scratch> hidden_block;
+  if (!slope_shows_in_result(activation)) hidden_block.emplace(tape, hidden_shape);
+  OpCost cost = feed_forward_cost(x.shape(), pre.shape().columns(0, N), hidden_shape.columns(0, F), w1, w2,
+                                  !hidden_block);
+  cost.scratch = {
+      pre.shape().bytes(), hidden_block ? hidden_shape.bytes() : 0,
+      std::max(bias_scratch_bytes(b1, hidden_shape.rows()), bias_scratch_bytes(b2, hidden_shape.rows()))};
   if (const Running run = tape.run("feed_forward", cost)) {
-    const Tensor in = pre.value().columns(0, N);
-    const Tensor hidden = apart ? apart->tensor().columns(0, F) : in;  // (…,F)
-    gemm(in.mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
-    activation_forward(hidden, in, activation);
+    const Tensor before = pre.value().columns(0, N);
+    const Tensor hidden = hidden_block ? hidden_block->tensor().columns(0, F) : before;  // (…,F)
+    gemm(before.mat(), x.value().mat(), w1.operand().mat().t(), {.bias = b1.floats()});
+    activation_forward(hidden, before, activation);
     gemm(y.value().mat(), hidden.mat(), w2.operand().mat().t(), {.bias = b2.floats()});
   }
   tape.record("feed_forward", {x, w1, b1, w2, b2}, {y},
               [x = tape.keep(x), pre = tape.keep(pre), w1, b1, w2, b2, y, activation, hidden_shape](Tape& t) {
-                const Tensor dy = t.grad(y), in = pre.value().columns(0, w1.dim(0));
+                const Tensor dy = t.grad(y), kept = pre.value().columns(0, w1.dim(0));
                 const Scratch gradient(t, pre.shape());
                 std::optional<Scratch> again;
                 if (!slope_shows_in_result(activation)) again.emplace(t, hidden_shape);
                 const Tensor dpre = gradient.tensor().columns(0, w1.dim(0)),
-                             h = again ? again->tensor().columns(0, w2.dim(1)) : in;
-                // The hidden layer's gradient becomes dpre in place; with a gate, whose dpre is wider, h.
-                const Tensor dh = is_gated(activation) ? h : dpre;  // (…,F)
-                gemm(dh.mat(), dy.mat(), w2.operand().mat());
-                activation_backward(dpre, again ? h : Tensor(), dh, in, activation);
+                             hidden = again ? again->tensor().columns(0, w2.dim(1)) : kept;
+                // The hidden layer's gradient becomes dpre in place; with a gate, whose dpre is wider,
+                // hidden.
+                const Tensor dhidden = is_gated(activation) ? hidden : dpre;  // (…,F)
+                gemm(dhidden.mat(), dy.mat(), w2.operand().mat());
+                activation_backward(dpre, again ? hidden : Tensor(), dhidden, kept, activation);
                 bias_gradient(t, b2, dy, all_of(w2));
                 if (const Sink dw2 = t.sink(w2))
-                  gemm(dw2.to.mat(), dy.mat().t(), h.mat(), {.beta = dw2.beta});
+                  gemm(dw2.to.mat(), dy.mat().t(), hidden.mat(), {.beta = dw2.beta});
                 bias_gradient(t, b1, dpre, all_of(w1));
                 product_gradients(t, x, w1, dpre, all_of(w1));
               });

@@ -217,7 +217,7 @@ void linear_rows(Bench& b) {
   b.flops("linear, dW = dYt X", amount, [&] { gemm(dw.mat(), y.mat().t(), x.mat()); });
 }
 
-/// What sequence_projection does with each sequence, and concatenate and first_position with rows.
+/// What sequence_projection does with each sequence, and concatenate with each of its halves.
 void sequence_rows(Bench& b) {
   constexpr std::int64_t B = Bench::B, T = Bench::T, C = Bench::C, rank = 64;
   const Tensor x = b.tensor({B, T, C}), e = b.tensor({rank, T}), y = b.tensor({B, rank, C}),

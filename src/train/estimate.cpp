@@ -10,6 +10,7 @@
 #include "quern/base/process.hpp"
 #include "quern/kernels/gemm.hpp"
 #include "quern/nn/model.hpp"
+#include "quern/train/objective.hpp"
 #include "quern/train/optimizer.hpp"
 #include "quern/watch/format.hpp"
 
@@ -39,29 +40,35 @@ void add(std::vector<Share>& shares, const std::string& name, std::int64_t amoun
   }
 }
 
-/// What says how large a micro-batch is.
+/// A field that says how large a batch is.
 struct BatchSetting {
   std::string name;
   std::int64_t RunConfig::*field;
 };
-BatchSetting batch_setting(const RunConfig& run) {
-  if (run.batch_tokens > 0) return {"run.batch_tokens", &RunConfig::batch_tokens};
-  return {"run.batch_size", &RunConfig::batch_size};
-}
+const BatchSetting by_rows = {"run.batch_size", &RunConfig::batch_size},
+                   by_tokens = {"run.batch_tokens", &RunConfig::batch_tokens};
 
-/// Rows of a micro-batch of training: run.batch_size, or as many of full length as run.batch_tokens holds.
+/// That of training; evaluations always have run.batch_size.
+const BatchSetting& batch_setting(const RunConfig& run) { return run.batch_tokens > 0 ? by_tokens : by_rows; }
+
+/// Rows of a micro-batch of training: run.batch_size, or as many of full length as run.batch_tokens holds,
+/// the last one in part.
 std::int64_t training_rows(const Config& config) {
   if (config.run.batch_tokens == 0) return config.run.batch_size;
-  const bool two_sides =
-      config.model.architecture == Architecture::encoder_decoder || config.model.reads_source;
-  const std::int64_t tokens = config.model.context_length * (two_sides ? 2 : 1);
-  return std::max<std::int64_t>(1, config.run.batch_tokens / tokens);
+  const std::int64_t tokens = config.model.context_length * (framing_of(config) == Framing::memory ? 2 : 1);
+  return (config.run.batch_tokens + tokens - 1) / tokens;
+}
+
+/// Rows of the largest batch.
+std::int64_t most_rows(const Config& config, std::int64_t evaluation_windows) {
+  return std::max(training_rows(config), std::min(config.run.batch_size, evaluation_windows));
 }
 
 /// Whether int64 counts the run, with room for sums over layers.
-bool is_countable(const Config& config) {
+bool is_countable(const Config& config, std::int64_t evaluation_windows) {
   const ModelConfig& m = config.model;
-  const double rows = static_cast<double>(training_rows(config)) * static_cast<double>(m.context_length);
+  const double rows =
+      static_cast<double>(most_rows(config, evaluation_windows)) * static_cast<double>(m.context_length);
   const double width = static_cast<double>(std::max({3 * m.d_model, hidden_width(m), m.n_heads}));
   return rows * width < 0x1p50;
 }
@@ -132,12 +139,12 @@ class Planner {
 
 /// The copies in f32 that a product of bf16 makes where there is none: of the largest weights, of its other
 /// operand and of its result.
-std::int64_t conversion_bytes(const ParamStore& parameters, const Config& config) {
+std::int64_t conversion_bytes(const ParamStore& parameters, const Config& config, std::int64_t rows) {
   if (config.run.precision != Precision::bf16 || gemm_has_bf16()) return 0;
   std::int64_t weights = 0;
   for (const Parameter& p : parameters.all()) weights = std::max(weights, 4 * p.size());
   const std::int64_t widest = std::max(hidden_width(config.model), 3 * config.model.d_model);
-  return weights + 2 * 4 * training_rows(config) * config.model.context_length * widest;
+  return weights + 2 * 4 * rows * config.model.context_length * widest;
 }
 
 /// The keys and values of a sample of one context's length, while training's memory is held.
@@ -164,9 +171,9 @@ double RunEstimate::flops_per_token() const {
 }
 
 RunEstimate estimate(const Config& config, std::int64_t evaluation_windows) {
-  if (!is_countable(config))
+  if (!is_countable(config, evaluation_windows))
     throw Error(ErrorKind::memory,
-                "a micro-batch of " + grouped(training_rows(config)) + " sequences of " +
+                "a micro-batch of " + grouped(most_rows(config, evaluation_windows)) + " sequences of " +
                     grouped(config.model.context_length) + " tokens is beyond any machine",
                 "lower " + batch_setting(config.run).name + " or model.context_length");
   const RunConfig& run = config.run;
@@ -197,8 +204,9 @@ RunEstimate estimate(const Config& config, std::int64_t evaluation_windows) {
   memory.weights = slab + (store.compute() == Type::bf16 ? slab / 2 : 0);
   memory.gradients = slab;
   memory.moments = 2 * slab;
-  memory.workspace =
-      planner.bytes_held() - memory.activations + conversion_bytes(store, config) + sample_bytes(config);
+  memory.workspace = planner.bytes_held() - memory.activations +
+                     conversion_bytes(store, config, most_rows(config, evaluation_windows)) +
+                     sample_bytes(config);
   memory.library = library_bytes;
   memory.reserved = planner.bytes_reserved();
   return result;
@@ -230,16 +238,25 @@ bool fits(const MemoryEstimate& memory, double share = 1) {
   return memory.to_come() <= most(available_memory()) && memory.to_come() <= most(space_left(memory));
 }
 
-/// The largest run.batch_size, or run.batch_tokens, below that of `config` that fits, also when a little less
-/// memory is there then; 0 when not even one does.
-std::int64_t largest_batch(Config config, std::int64_t evaluation_windows) {
-  std::int64_t& size = config.run.*batch_setting(config.run).field;
+/// The largest value below that of `config` of the field that fits, also when a little less memory is there
+/// then; 0 when not even 1 does.
+std::int64_t largest_batch(Config config, std::int64_t evaluation_windows, std::int64_t RunConfig::*field) {
+  std::int64_t& size = config.run.*field;
   std::int64_t good = 0, bad = size;
   while (bad - good > 1) {
     size = good + (bad - good) / 2;
-    (is_countable(config) && fits(estimate(config, evaluation_windows).memory, 0.95) ? good : bad) = size;
+    const bool fit =
+        is_countable(config, evaluation_windows) && fits(estimate(config, evaluation_windows).memory, 0.95);
+    (fit ? good : bad) = size;
   }
   return good;
+}
+
+/// The setting to lower: that of training, unless its batches fit and those of evaluations do not.
+const BatchSetting& too_large(Config config, std::int64_t evaluation_windows) {
+  const BatchSetting& training = batch_setting(config.run);
+  config.run.batch_size = 1;
+  return &training == &by_tokens && fits(estimate(config, evaluation_windows).memory) ? by_rows : training;
 }
 
 }  // namespace
@@ -249,14 +266,15 @@ void require_memory(const Config& config, std::int64_t evaluation_windows) {
   if (fits(memory)) return;
   const std::int64_t space = space_left(memory);
   const std::int64_t left = std::max<std::int64_t>(0, std::min(available_memory(), space));
-  const std::int64_t batch = largest_batch(config, evaluation_windows);
-  const std::string setting = batch_setting(config.run).name;
+  const auto& [setting, field] = too_large(config, evaluation_windows);
+  const std::int64_t batch = largest_batch(config, evaluation_windows, field);
   throw Error(
       ErrorKind::memory,
       "this run needs " + binary_size(memory.to_come()) + " more memory (" +
           binary_size(memory.weights + memory.gradients + memory.moments) +
           " for weights, gradients and moments, " + binary_size(memory.activations + memory.workspace) +
-          " for a micro-batch of " + grouped(training_rows(config)) + "), and " + binary_size(left) +
+          " for a micro-batch of " + grouped(most_rows(config, evaluation_windows)) + "), and " +
+          binary_size(left) +
           (space < available_memory() ? " are left of the address space" : " are available"),
       batch > 0 ? setting + " " + std::to_string(batch) +
                       " fits; a larger run.grad_accumulation makes up for it; quern estimate tells the parts"

@@ -76,22 +76,33 @@ TEST_CASE("the planned memory is what a training step then holds") {
   CHECK(planned == Approx(held).epsilon(0.1));  // statistics lie elsewhere
 }
 
-TEST_CASE("a batch by tokens is planned with as many rows of full length as these hold") {
+TEST_CASE("a batch by tokens is planned with as many rows of full length as these make") {
   Config config = small_config();
   config.run.grad_accumulation = 1;
   config.model.architecture = Architecture::encoder_decoder;
   config.run.batch_size = 4;
   const RunEstimate by_rows = estimate(config, 0);
-  config.run.batch_tokens = 4 * 2 * 32 + 5;  // 4 rows of both sides
+  config.run.batch_tokens = 4 * 2 * 32 - 5;  // 4 rows of both sides, the last not whole
   config.run.batch_size = 64;
   const RunEstimate by_tokens = estimate(config, 0);
   CHECK(by_tokens.tokens_per_step == by_rows.tokens_per_step);
   CHECK(by_tokens.memory.activations == by_rows.memory.activations);
+}
+
+TEST_CASE("a refusal names the setting that is too large: tokens of a batch, or the rows of evaluations") {
+  Config config = small_config();
   config.run.batch_tokens = 1'000'000'000'000;
-  const auto error = quern::test::error_of([&] { require_memory(config, 0); });
-  REQUIRE(error.hint.starts_with("run.batch_tokens "));
-  config.run.batch_tokens = std::stoll(error.hint.substr(17));
-  CHECK_NOTHROW(require_memory(config, 0));
+  const auto number_behind = [&config](const std::string& name, std::int64_t windows) {
+    const Error error = quern::test::error_of([&] { require_memory(config, windows); });
+    REQUIRE(error.hint.starts_with(name + " "));
+    return std::stoll(error.hint.substr(name.size() + 1));
+  };
+  config.run.batch_tokens = number_behind("run.batch_tokens", 0);
+  CHECK(estimate(config, 0).memory.to_come() <= total_memory());
+  config.run.batch_tokens = 64;
+  config.run.batch_size = 1 << 20;
+  config.run.batch_size = number_behind("run.batch_size", std::int64_t{1} << 40);
+  CHECK(estimate(config, std::int64_t{1} << 40).memory.to_come() <= total_memory());
 }
 
 TEST_CASE("what fits no machine is refused with the numbers and what would fit") {

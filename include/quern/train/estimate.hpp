@@ -54,13 +54,14 @@ struct RunEstimate {
 };
 
 /// Plans the steps of `config`, whose vocabulary is stated, and evaluations over so many windows (0: there
-/// are none), for the threads that thread_count() says. Throws Error memory for what is beyond all machines
-/// (2^50 numbers in one tensor). With run.batch_tokens a micro-batch has as many rows of full length as that
-/// holds.
+/// are none), for the threads that thread_count() says. With run.batch_tokens a micro-batch is taken to have
+/// as many rows of full length as these make; one whose sides are of very different lengths may be larger.
+/// Throws Error memory for what is beyond all machines (2^50 numbers in one tensor).
 RunEstimate estimate(const Config& config, std::int64_t evaluation_windows);
 
-/// Throws Error memory, with the numbers and the largest run.batch_size, or run.batch_tokens, that fits, when a run of `config`
-/// does not fit into what the machine, the cgroup and the address-space limit leave this process.
+/// Throws Error memory, with the numbers and the largest run.batch_size or run.batch_tokens that fits, when a
+/// run of `config` does not fit into what the machine, the cgroup and the address-space limit leave this
+/// process.
 void require_memory(const Config& config, std::int64_t evaluation_windows);
 
 }  // namespace quern
