@@ -144,8 +144,7 @@ Var feed_forward(Tape& tape, Var x, Var w1, Var b1, Var w2, Var b2, Activation a
                 if (!slope_shows_in_result(activation)) again.emplace(t, hidden_shape);
                 const Tensor dpre = gradient.tensor().columns(0, w1.dim(0)),
                              hidden = again ? again->tensor().columns(0, w2.dim(1)) : kept;
-                // The hidden layer's gradient becomes dpre in place; with a gate, whose dpre is wider,
-                // hidden.
+                // dhidden becomes dpre in place; with a gate, whose dpre is wider, the hidden layer does.
                 const Tensor dhidden = is_gated(activation) ? hidden : dpre;  // (…,F)
                 gemm(dhidden.mat(), dy.mat(), w2.operand().mat());
                 activation_backward(dpre, again ? hidden : Tensor(), dhidden, kept, activation);

@@ -42,14 +42,11 @@ void add(std::vector<Share>& shares, const std::string& name, std::int64_t amoun
 
 /// A field that says how large a batch is.
 struct BatchSetting {
-  std::string name;
+  const char* name;
   std::int64_t RunConfig::*field;
 };
-const BatchSetting by_rows = {"run.batch_size", &RunConfig::batch_size},
-                   by_tokens = {"run.batch_tokens", &RunConfig::batch_tokens};
-
-/// That of training; evaluations always have run.batch_size.
-const BatchSetting& batch_setting(const RunConfig& run) { return run.batch_tokens > 0 ? by_tokens : by_rows; }
+constexpr BatchSetting by_rows = {"run.batch_size", &RunConfig::batch_size},
+                       by_tokens = {"run.batch_tokens", &RunConfig::batch_tokens};
 
 /// Rows of a micro-batch of training: run.batch_size, or as many of full length as run.batch_tokens holds,
 /// the last one in part.
@@ -59,7 +56,7 @@ std::int64_t training_rows(const Config& config) {
   return (config.run.batch_tokens + tokens - 1) / tokens;
 }
 
-/// Rows of the largest batch.
+/// Rows of the largest batch; evaluations have run.batch_size whatever training has.
 std::int64_t most_rows(const Config& config, std::int64_t evaluation_windows) {
   return std::max(training_rows(config), std::min(config.run.batch_size, evaluation_windows));
 }
@@ -171,11 +168,14 @@ double RunEstimate::flops_per_token() const {
 }
 
 RunEstimate estimate(const Config& config, std::int64_t evaluation_windows) {
-  if (!is_countable(config, evaluation_windows))
+  const std::int64_t largest = most_rows(config, evaluation_windows);
+  if (!is_countable(config, evaluation_windows)) {
+    const bool tokens = config.run.batch_tokens > 0 && largest == training_rows(config);
     throw Error(ErrorKind::memory,
-                "a micro-batch of " + grouped(most_rows(config, evaluation_windows)) + " sequences of " +
+                "a micro-batch of " + grouped(largest) + " sequences of " +
                     grouped(config.model.context_length) + " tokens is beyond any machine",
-                "lower " + batch_setting(config.run).name + " or model.context_length");
+                std::string("lower ") + (tokens ? by_tokens : by_rows).name + " or model.context_length");
+  }
   const RunConfig& run = config.run;
   RunEstimate result;
   MemoryEstimate& memory = result.memory;
@@ -204,8 +204,7 @@ RunEstimate estimate(const Config& config, std::int64_t evaluation_windows) {
   memory.weights = slab + (store.compute() == Type::bf16 ? slab / 2 : 0);
   memory.gradients = slab;
   memory.moments = 2 * slab;
-  memory.workspace = planner.bytes_held() - memory.activations +
-                     conversion_bytes(store, config, most_rows(config, evaluation_windows)) +
+  memory.workspace = planner.bytes_held() - memory.activations + conversion_bytes(store, config, largest) +
                      sample_bytes(config);
   memory.library = library_bytes;
   memory.reserved = planner.bytes_reserved();
@@ -253,10 +252,10 @@ std::int64_t largest_batch(Config config, std::int64_t evaluation_windows, std::
 }
 
 /// The setting to lower: that of training, unless its batches fit and those of evaluations do not.
-const BatchSetting& too_large(Config config, std::int64_t evaluation_windows) {
-  const BatchSetting& training = batch_setting(config.run);
+BatchSetting too_large(Config config, std::int64_t evaluation_windows) {
+  if (config.run.batch_tokens == 0) return by_rows;
   config.run.batch_size = 1;
-  return &training == &by_tokens && fits(estimate(config, evaluation_windows).memory) ? by_rows : training;
+  return fits(estimate(config, evaluation_windows).memory) ? by_rows : by_tokens;
 }
 
 }  // namespace
@@ -266,7 +265,7 @@ void require_memory(const Config& config, std::int64_t evaluation_windows) {
   if (fits(memory)) return;
   const std::int64_t space = space_left(memory);
   const std::int64_t left = std::max<std::int64_t>(0, std::min(available_memory(), space));
-  const auto& [setting, field] = too_large(config, evaluation_windows);
+  const auto [setting, field] = too_large(config, evaluation_windows);
   const std::int64_t batch = largest_batch(config, evaluation_windows, field);
   throw Error(
       ErrorKind::memory,
@@ -276,9 +275,9 @@ void require_memory(const Config& config, std::int64_t evaluation_windows) {
           " for a micro-batch of " + grouped(most_rows(config, evaluation_windows)) + "), and " +
           binary_size(left) +
           (space < available_memory() ? " are left of the address space" : " are available"),
-      batch > 0 ? setting + " " + std::to_string(batch) +
+      batch > 0 ? std::string(setting) + " " + std::to_string(batch) +
                       " fits; a larger run.grad_accumulation makes up for it; quern estimate tells the parts"
-                : "not even " + setting +
+                : std::string("not even ") + setting +
                       " 1 fits: a smaller model.d_model, model.n_layers or "
                       "model.context_length does; quern estimate tells the parts");
 }

@@ -6,8 +6,8 @@ using namespace quern;
 using namespace quern::reference;
 
 TEST_CASE("linear attention's weights mix the values to its output, and a causal row sees no later key") {
-  constexpr std::int64_t B = 2, S = 5, H = 4, D = 3,
-                         shared = 2;  // more keys than D; two heads for each key head
+  constexpr std::int64_t B = 2, S = 5, D = 3;  // more keys than D
+  constexpr std::int64_t H = 4, shared = 2;    // heads, and how many of them read a key head
   std::vector<float> q = normal(B * S * H * D, 1), k = normal(B * S * H / shared * D, 2),
                      v = normal(B * S * H / shared * D, 3);
   for (const bool causal : {false, true}) {

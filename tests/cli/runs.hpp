@@ -75,12 +75,16 @@ bool wait_until(const Program& program, Condition condition) {
   return true;
 }
 
+/// The number behind a name in /proc/PID/status; 0 where it does not stand.
+inline std::uint64_t status_number(const Program& program, const std::string& name, int base = 10) {
+  const std::string status = get("/proc/" + std::to_string(program.pid()) + "/status");
+  const std::size_t at = status.find("\n" + name + ":");
+  return at == std::string::npos ? 0 : std::stoull(status.substr(at + name.size() + 2), nullptr, base);
+}
+
 /// Whether the process still has a handler for the signal.
 inline bool catches(const Program& program, int signal) {
-  const std::string status = get("/proc/" + std::to_string(program.pid()) + "/status");
-  const std::size_t at = status.find("SigCgt:");
-  if (at == std::string::npos) return false;
-  return (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
+  return (status_number(program, "SigCgt", 16) >> (signal - 1) & 1) != 0;
 }
 
 /// Waits until the run's metrics hold `text`.

@@ -10,33 +10,28 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a running program holds: descriptors, and kilobytes.
+/// What a running program holds: descriptors, and kilobytes. Of these the least over a short while, since it
+/// takes more while it writes the report. `memory` is its own, `resident` counts its files too: of the
+/// program's, more is met as a report first thins its curves.
 struct Held {
-  std::size_t descriptors = 0, memory = 0, resident = 0;
+  std::size_t descriptors = 0;
+  std::uint64_t memory = 0, resident = 0;
 };
 
-/// A line "name: N kB" of /proc/PID/status.
-std::size_t kilobytes(const std::string& status, const std::string& name) {
-  const std::size_t at = status.find(name + ":");
-  return at == std::string::npos ? 0 : std::stoull(status.substr(at + name.size() + 1));
-}
-
-/// `memory` is what is its own, not backed by files, and the least of it over a short while, since it takes
-/// more while it writes the report. Files count apart: of the program's own, more is met as a report first
-/// thins its curves.
 Held held(const Program& program) {
-  const fs::path process = "/proc/" + std::to_string(program.pid());
-  Held now;
-  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(process / "fd")) ++now.descriptors;
+  Held least;
+  for ([[maybe_unused]] const auto& entry :
+       fs::directory_iterator("/proc/" + std::to_string(program.pid()) + "/fd"))
+    ++least.descriptors;
   for (int i = 0; i < 50; ++i) {
-    const std::string status = get(process / "status");
-    const std::size_t own = kilobytes(status, "RssAnon");
-    if (own == 0) break;  // it has ended
-    if (now.memory == 0 || own < now.memory) now.memory = own;
-    now.resident = kilobytes(status, "VmRSS");
+    const std::uint64_t memory = status_number(program, "RssAnon"),
+                        resident = status_number(program, "VmRSS");
+    if (memory == 0 || resident == 0) break;  // it has ended
+    least.memory = i == 0 ? memory : std::min(least.memory, memory);
+    least.resident = i == 0 ? resident : std::min(least.resident, resident);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return now;
+  return least;
 }
 
 }  // namespace

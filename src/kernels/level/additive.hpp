@@ -77,10 +77,7 @@ static inline void additive_gradients(const AdditiveSums& to, const AttentionHea
         }
         add(to.dw + d * lanes, dw);
       }
-      transpose(over_queries);
-      for (int m = lanes / 2; m > 0; m /= 2)
-        for (int i = 0; i < m; ++i) over_queries[i] += over_queries[i + m];
-      add(to.dk + s * to.padded + begin, over_queries[0]);
+      add(to.dk + s * to.padded + begin, sums_of(over_queries));
     }
 }
 
