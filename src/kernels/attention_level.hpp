@@ -8,6 +8,7 @@
 namespace quern::kernels {
 
 constexpr int64_t attention_tile = 64;        // queries, and keys, of a tile
+constexpr int64_t attention_pass = 4;         // tiles of queries that go over the keys together in backward
 constexpr int64_t attention_max_width = 256;  // the largest D
 constexpr int64_t attention_few_queries = 4;  // that many, without dropout, are cheaper one by one
 
@@ -62,7 +63,8 @@ struct AttentionGradient {
 /// The floats that attention_backward_head needs: sums and copies of keys and values, tiles of both kinds.
 constexpr int64_t attention_head_scratch(int64_t keys, int64_t width) {
   const int64_t row = (width + 31) / 32 * 32, rows = (keys + 2 * attention_tile) / 32 * 32;
-  return 4 * rows * row + (6 * attention_tile + 16) * row + 5 * attention_tile * attention_tile;
+  return 4 * rows * row + (5 * attention_pass + 1) * attention_tile * row + 16 * row +
+         5 * attention_tile * attention_tile;
 }
 
 }  // namespace quern::kernels

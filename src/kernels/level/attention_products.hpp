@@ -61,16 +61,18 @@ struct VectorBackward {
 
   const AttentionHead& head;
   int64_t width = head.width, row = padded(width);
+  // Of each tile of a pass, of which one is chosen.
   float *q, *dout;            // (panels, D, panel): columns
   float *q_rows, *dout_rows;  // (tile, padded D)
+  int64_t chosen = 0;         // its place in all four
   float *k, *v;               // (S, D): strides between the rows of a packed projection defeat caches
   float* dw;                  // (D, lanes): of additive scores' vector
   float ones[panel];
 
   template <class Cut>
   VectorBackward(const AttentionHead& h, Cut cut) : head(h) {
-    q = cut(tile * row), dout = cut(tile * row);
-    q_rows = cut(tile * row), dout_rows = cut(tile * row);
+    const int64_t pass = attention_pass * tile * row;
+    q = cut(pass), dout = cut(pass), q_rows = cut(pass), dout_rows = cut(pass);
     k = cut(head.keys * row), v = cut(head.keys * row);
     dw = cut(lanes * row);
     if (head.additive != nullptr) zero(dw, lanes * row);
@@ -79,24 +81,27 @@ struct VectorBackward {
 
   /// All keys below `end`: for the query heads that share them, once.
   void load_all(int64_t end) {
-    zero(q_rows, 2 * tile * row);  // both rows' padding of D
+    zero(q_rows, 2 * attention_pass * tile * row);  // both rows' padding of D
     load_keys<T>(k, v, width, head, 0, end, 0);
   }
-  /// A tile of `count` queries and the gradients of their outputs.
+  /// What follows is about the pass's tile i of queries.
+  void choose(int64_t i) { chosen = i * tile * row; }
+  /// `count` queries and the gradients of their outputs.
   void load_queries(const T* from_q, const T* from_dout, int64_t dout_stride, int64_t count) {
     for (int64_t i = 0; i < count; i += panel) {
-      pack_columns(q + i * width, from_q + i * head.q_stride, head.q_stride, count - i, width,
+      pack_columns(q + chosen + i * width, from_q + i * head.q_stride, head.q_stride, count - i, width,
                    query_scale(head));
-      pack_columns(dout + i * width, from_dout + i * dout_stride, dout_stride, count - i, width, 1);
+      pack_columns(dout + chosen + i * width, from_dout + i * dout_stride, dout_stride, count - i, width, 1);
     }
-    copy_rows(q_rows, row, from_q, head.q_stride, count, width, 1);
-    copy_rows(dout_rows, row, from_dout, dout_stride, count, width, 1);
+    copy_rows(q_rows + chosen, row, from_q, head.q_stride, count, width, 1);
+    copy_rows(dout_rows + chosen, row, from_dout, dout_stride, count, width, 1);
   }
   /// score(s,t) in base 2 and dweight(s,t) = sum_d v(s,d) dout(t,d) of keys from `begin` on and the panel at
   /// column `at` of the tile.
   void scores(float* score, float* dweight, int64_t at, int64_t begin, int64_t keys) {
-    panel_scores(score, tile, head, k + begin * width, q + at * width, keys);
-    product<2>(dweight, tile, keys, {v + begin * width, width, 1}, dout + at * width, panel, width, nullptr);
+    panel_scores(score, tile, head, k + begin * width, q + chosen + at * width, keys);
+    product<2>(dweight, tile, keys, {v + begin * width, width, 1}, dout + chosen + at * width, panel, width,
+               nullptr);
   }
   /// dq(d,t) = or += sum_s k(s,d) dscore(s,t) over the same. Behind additive scores dk, which begins with
   /// these keys, and dw get their parts at once.
@@ -106,17 +111,18 @@ struct VectorBackward {
       return product<2>(dq, panel, width, {k + begin * width, 1, width}, dscore, tile, keys,
                         adds ? ones : nullptr);
     if (!adds) zero(dq, panel * width);
-    additive_gradients({dq, dk, dw, row}, head, dscore, tile, k + begin * width, q + at * width, keys);
+    additive_gradients({dq, dk, dw, row}, head, dscore, tile, k + begin * width, q + chosen + at * width,
+                       keys);
   }
   /// The tile's weights and gradients of scores, of `keys` keys and `queries` queries, are complete.
   void tile_done(const float*, const float*, int64_t, int64_t) {}
   /// dv(s,d) += sum_t weight(s,t) dout(t,d) and dk(s,d) += sum_t dscore(s,t) q(t,d): of the keys [s, s + n)
   /// of the tile and its queries [t, end).
   void add_dv(float* dv, const float* weight, int64_t s, int64_t n, int64_t t, int64_t end) {
-    add_rows(dv, weight, dout_rows, s, n, t, end);
+    add_rows(dv, weight, dout_rows + chosen, s, n, t, end);
   }
   void add_dk(float* dk, const float* dscore, int64_t s, int64_t n, int64_t t, int64_t end) {
-    if (head.additive == nullptr) add_rows(dk, dscore, q_rows, s, n, t, end);
+    if (head.additive == nullptr) add_rows(dk, dscore, q_rows + chosen, s, n, t, end);
   }
 
  private:
@@ -183,6 +189,7 @@ struct AmxBackward {
   int64_t row = padded(head.width), keys_row = whole_depth(head.keys + tile);
   uint32_t *q, *dout;                         // (panels, D / 2, panel): pairs along D
   uint32_t *q_rows, *dout_rows;               // (tile / 2, D): pairs of queries
+  int64_t chosen = 0;                         // as in VectorBackward
   static constexpr float* dw = nullptr;       // additive scores are not products
   uint32_t* pairs;                            // scratch
   uint16_t *k, *v, *keys;                     // (S, D); the keys' transpose (D, S)
@@ -192,8 +199,8 @@ struct AmxBackward {
   AmxBackward(const AttentionHead& h, Cut cut) : head(h) {
     const auto words = [&cut](int64_t n) { return reinterpret_cast<uint32_t*>(cut(n)); };
     const auto halves = [&cut](int64_t n) { return reinterpret_cast<uint16_t*>(cut(n / 2)); };
-    q = words(tile * row / 2), dout = words(tile * row / 2);
-    q_rows = words(tile * row / 2), dout_rows = words(tile * row / 2);
+    const int64_t pass = attention_pass * tile * row / 2;
+    q = words(pass), dout = words(pass), q_rows = words(pass), dout_rows = words(pass);
     pairs = words(tile * larger(row, panel));
     k = halves(keys_row * row), v = halves(keys_row * row), keys = halves(keys_row * row);
     weight_rounded = halves(tile * tile), dscore_rounded = halves(tile * tile);
@@ -210,6 +217,7 @@ struct AmxBackward {
       transpose_words(keys + s, keys_row / 2, row, amx_depth / 2, pairs, row * 4, amx_depth / 2, row * 4);
     }
   }
+  void choose(int64_t i) { chosen = i * tile * row / 2; }
   void load_queries(const uint16_t* from_q, const uint16_t* from_dout, int64_t dout_stride, int64_t count) {
     const auto load_one = [&](uint32_t* columns, uint32_t* rows, const uint16_t* from, int64_t stride) {
       for (int64_t i = 0; i < tile; i += panel)
@@ -220,13 +228,14 @@ struct AmxBackward {
       copy_rows(copy, row, from, stride, count, head.width, 1);
       pair_rows(rows, row, copy, row, tile, row, tile);
     };
-    load_one(q, q_rows, from_q, head.q_stride);
-    load_one(dout, dout_rows, from_dout, dout_stride);
+    load_one(q + chosen, q_rows + chosen, from_q, head.q_stride);
+    load_one(dout + chosen, dout_rows + chosen, from_dout, dout_stride);
   }
   void scores(float* score, float* dweight, int64_t at, int64_t begin, int64_t n) {
-    amx_product(score, tile, whole_rows(n), panel, k + begin * row, row, q + at * row / 2, panel, row, false);
-    amx_product(dweight, tile, whole_rows(n), panel, v + begin * row, row, dout + at * row / 2, panel, row,
-                false);
+    amx_product(score, tile, whole_rows(n), panel, k + begin * row, row, q + chosen + at * row / 2, panel,
+                row, false);
+    amx_product(dweight, tile, whole_rows(n), panel, v + begin * row, row, dout + chosen + at * row / 2,
+                panel, row, false);
     for (int64_t s = 0; s < n; ++s)
       for (int64_t i = s * tile; i < s * tile + panel; i += lanes)
         store(score + i, load(score + i) * (head.scale * log2_e));
@@ -243,10 +252,10 @@ struct AmxBackward {
     round_rows(dscore_rounded, tile, dscore, tile, n, columns);
   }
   void add_dv(float* dv, const float*, int64_t s, int64_t n, int64_t t, int64_t end) {
-    add_rows(dv, weight_rounded, dout_rows, s, n, t, end);
+    add_rows(dv, weight_rounded, dout_rows + chosen, s, n, t, end);
   }
   void add_dk(float* dk, const float*, int64_t s, int64_t n, int64_t t, int64_t end) {
-    add_rows(dk, dscore_rounded, q_rows, s, n, t, end);
+    add_rows(dk, dscore_rounded, q_rows + chosen, s, n, t, end);
   }
 
  private:
