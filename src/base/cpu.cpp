@@ -8,11 +8,11 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
+#include "cgroups.hpp"
 #include "quern/base/check.hpp"
 
 namespace quern {
@@ -69,16 +69,6 @@ Isa chosen_isa() {
               "use one of portable, v2, v3, v4, amx");
 }
 
-/// The cores that a cgroup's CPU quota amounts to, rounded up; 0 when there is none.
-int cgroup_cores() {
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0)
-    return static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period));
-  return 0;
-}
-
 }  // namespace
 
 Isa isa() {
@@ -99,9 +89,8 @@ std::string_view cpu_name() {
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (const int quota = cgroup_cores(); quota > 0) cores = std::min(cores, quota);
-  return std::max(1, cores);
+  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, std::min(cores, cores_in_cgroups()));
 }
 
 }  // namespace quern

@@ -36,29 +36,39 @@ std::int64_t checked(const std::string& option, std::int64_t wanted, std::int64_
               "0 to " + std::to_string(count - 1));
 }
 
-/// The prompt's tokens, as many as the model can read.
-std::vector<std::int32_t> tokens_of(const LoadedRun& loaded, const std::string& prompt) {
-  const auto ids = loaded.tokenizer.encode(read_part(loaded, prompt), {"--prompt", ErrorKind::config});
+/// The prompt's tokens, as many as the model can read; `marked`: behind the mark that a whole text has first.
+std::vector<std::int32_t> tokens_of(const LoadedRun& loaded, const std::string& prompt, bool marked) {
+  auto ids = loaded.tokenizer.encode(read_part(loaded, prompt), {"--prompt", ErrorKind::config});
   if (ids.empty())
     throw Error(ErrorKind::config, "--prompt: no token is left to read", "a prompt with some text");
+  const std::string what = "--prompt: " + std::to_string(ids.size()) + " tokens";
+  if (marked) ids.insert(ids.begin(), PairFraming(loaded.tokenizer, Framing::whole, false).mark());
   const ModelConfig& model = loaded.config.model;
-  if (has_table(model.position) && static_cast<std::int64_t>(ids.size()) > model.context_length)
+  if (ends_at_context_length(model) && static_cast<std::int64_t>(ids.size()) > model.context_length)
     throw Error(ErrorKind::config,
-                "--prompt: " + std::to_string(ids.size()) + " tokens, but the model's positions end at " +
+                what + (marked ? " and a mark before them" : "") + ", but the model's " +
+                    (has_table(model.position) ? "positions end" : "low-rank attention ends") + " at " +
                     std::to_string(model.context_length) + " (model.context_length)",
                 "a shorter prompt");
   if (static_cast<std::int64_t>(ids.size()) > most_tokens)
     throw Error(ErrorKind::config,
-                "--prompt: " + std::to_string(ids.size()) + " tokens have " +
-                    std::to_string(ids.size() * ids.size()) + " weights a head, more than anybody reads",
+                what + " have " + std::to_string(ids.size() * ids.size()) +
+                    " weights a head, more than anybody reads",
                 "at most " + std::to_string(most_tokens) + " tokens");
   return ids;
 }
 
 /// Who looks, at whom, and how.
 struct Maps {
-  std::vector<std::int32_t> rows, columns;
+  std::vector<std::int32_t> rows, keys;  // tokens
+  bool answer;                           // the rows are those of an answer
   AttentionProbe probe;
+
+  /// Whether the columns are low-rank attention's mixtures of the keys, in every map.
+  bool mixed() const { return probe.found.front().mixtures; }
+  std::size_t columns() const {
+    return mixed() ? static_cast<std::size_t>(probe.found.front().columns) : keys.size();
+  }
 };
 
 AttentionProbe probe_of(const LoadedRun& loaded, const AttentionCommandOptions& options) {
@@ -72,29 +82,33 @@ AttentionProbe probe_of(const LoadedRun& loaded, const AttentionCommandOptions& 
 
 /// A text that looks at itself.
 Maps look(const LoadedRun& loaded, const AttentionCommandOptions& options) {
-  std::vector<std::int32_t> ids = tokens_of(loaded, options.prompt);
-  if (framing_of(loaded.config) == Framing::whole && !is_masked(loaded.config) &&
-      head_of(loaded.config) != HeadKind::tags)
-    ids.insert(ids.begin(), PairFraming(loaded.tokenizer, Framing::whole, false).mark());
-  Maps maps{ids, ids, probe_of(loaded, options)};
+  const HeadKind head = head_of(loaded.config);
+  const bool marked =
+      framing_of(loaded.config) == Framing::whole && (head == HeadKind::label || head == HeadKind::value);
+  const std::vector<std::int32_t> ids = tokens_of(loaded, options.prompt, marked);
+  Maps maps{ids, ids, false, probe_of(loaded, options)};
   Workspace workspace;
   Tape tape(workspace, Mode::infer);
   loaded.model->logits(tape, {ids.data(), 1, static_cast<std::int64_t>(ids.size())}, nullptr, &maps.probe);
   return maps;
 }
 
-/// An answer that looks at its question: row t is the step that writes token t of it.
+/// An answer that looks at its question: row t is the step that writes token t of it. An answer that ends at
+/// the model's context_length has no step that ends it.
 Maps look_at_question(const LoadedRun& loaded, const AttentionCommandOptions& options) {
-  Maps maps{{}, tokens_of(loaded, options.prompt), probe_of(loaded, options)};
+  Maps maps{{}, tokens_of(loaded, options.prompt, false), true, probe_of(loaded, options)};
   const Source source = {"--prompt", ErrorKind::config};
   const auto answer = Predictor(loaded, BeamOptions()).predict(options.prompt, source, {});
   Example row;
   PairFraming(loaded.tokenizer, Framing::memory, false).frame(options.prompt, answer->text, source, row);
+  const auto most = static_cast<std::size_t>(loaded.config.model.context_length);
+  if (ends_at_context_length(loaded.config.model) && row.inputs.size() > most)
+    row.inputs.resize(most), row.targets.resize(most);
   maps.rows = row.targets;
   Workspace workspace;
   Tape tape(workspace, Mode::infer);
   const auto length = [](const auto& ids) { return static_cast<std::int64_t>(ids.size()); };
-  Memory memory = loaded.model->encode(tape, {maps.columns.data(), 1, length(maps.columns)});
+  Memory memory = loaded.model->encode(tape, {maps.keys.data(), 1, length(maps.keys)});
   memory.probe = &maps.probe;
   loaded.model->logits(tape, {row.inputs.data(), 1, length(row.inputs)}, nullptr, nullptr, memory);
   return maps;
@@ -106,36 +120,54 @@ nlohmann::ordered_json texts_of(const LoadedRun& loaded, const std::vector<std::
   return texts;
 }
 
+std::string mixture_name(std::size_t i) { return "mix " + std::to_string(i + 1); }
+
 void print_json(const LoadedRun& loaded, const Maps& maps) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  const auto width = static_cast<std::ptrdiff_t>(maps.columns.size());
-  for (const auto& [layer, head, weights] : maps.probe.found) {
+  const std::size_t width = maps.columns();
+  for (const auto& found : maps.probe.found) {
+    QUERN_CHECK(found.weights.size() == maps.rows.size() * width, found.weights.size(), width);
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (auto row = weights.begin(); row != weights.end(); row += width)
-      rows.push_back(std::vector<float>(row, row + width));
-    list.push_back({{"layer", layer}, {"head", head}, {"weights", rows}});
+    for (auto row = found.weights.begin(); row != found.weights.end(); row += std::ptrdiff_t(width))
+      rows.push_back(std::vector<float>(row, row + std::ptrdiff_t(width)));
+    list.push_back({{"layer", found.layer}, {"head", found.head}, {"weights", rows}});
   }
-  nlohmann::ordered_json object = {{"step", loaded.step}, {"tokens", texts_of(loaded, maps.columns)}};
-  if (maps.rows != maps.columns) object["answer"] = texts_of(loaded, maps.rows);
+  nlohmann::ordered_json object = {{"step", loaded.step}, {"tokens", texts_of(loaded, maps.keys)}};
+  if (maps.answer) object["answer"] = texts_of(loaded, maps.rows);
+  if (maps.mixed())
+    for (std::size_t i = 0; i < width; ++i) object["mixtures"].push_back(mixture_name(i));
   object["maps"] = list;
   write_json(object);
 }
 
-void print_maps(const LoadedRun& loaded, const Maps& maps) {
-  const Terminal terminal = inspect_terminal(STDOUT_FILENO);
-  const auto labels_of = [&](const std::vector<std::int32_t>& ids) {
+/// The names of the rows, and of the columns; mixtures have the last digits of their numbers, for a header
+/// has one character a column.
+HeatmapLabels labels_of(const LoadedRun& loaded, const Maps& maps, bool ascii) {
+  const auto names = [&](const std::vector<std::int32_t>& ids) {
     std::vector<std::string> labels;
-    for (const std::int32_t id : ids)
-      labels.push_back(token_label(loaded.tokenizer.token_bytes(id), !terminal.utf8));
+    for (const std::int32_t id : ids) labels.push_back(token_label(loaded.tokenizer.token_bytes(id), ascii));
     return labels;
   };
-  const HeatmapLabels labels = {labels_of(maps.rows), labels_of(maps.columns)};
-  if (const std::size_t shown = heatmap_size(labels, terminal); shown < maps.columns.size())
-    say("the terminal is too narrow for " + std::to_string(maps.columns.size()) + " tokens: the last " +
-        std::to_string(shown) + " are shown");
+  if (!maps.mixed()) return {names(maps.rows), names(maps.keys)};
+  HeatmapLabels labels = {names(maps.rows), {}};
+  for (std::size_t i = 0; i < maps.columns(); ++i) labels.columns.push_back(std::to_string((i + 1) % 10));
+  return labels;
+}
+
+void print_maps(const LoadedRun& loaded, const Maps& maps) {
+  const Terminal terminal = inspect_terminal(STDOUT_FILENO);
+  const HeatmapLabels labels = labels_of(loaded, maps, !terminal.utf8);
+  const std::size_t n = maps.columns();
+  if (const std::size_t shown = heatmap_size(labels, terminal); shown < n)
+    say("the terminal is too narrow for " + std::to_string(n) + (maps.mixed() ? " mixtures" : " tokens") +
+        ": the last " + std::to_string(shown) + " are shown");
+  std::string what;
+  if (maps.mixed())
+    what = ": the columns are mixtures of all tokens, " + mixture_name(0) +
+           (n > 1 ? " to " + mixture_name(n - 1) : "");
   for (const auto& found : maps.probe.found)
     write_out((&found == &maps.probe.found.front() ? "" : "\n") + std::string("layer ") +
-              std::to_string(found.layer) + ", head " + std::to_string(found.head) + '\n' +
+              std::to_string(found.layer) + ", head " + std::to_string(found.head) + what + '\n' +
               heatmap(found.weights, labels, terminal));
 }
 

@@ -31,13 +31,22 @@ std::int64_t window_length(const Config& config, std::optional<std::int64_t> wan
   const std::int64_t trained = config.model.context_length;
   if (!wanted) return trained;
   const std::int64_t asked = *wanted;
-  const std::string what = "--context-length " + std::to_string(asked) + ": ";
+  const std::string what = "--context-length " + std::to_string(asked) + ": ", most = std::to_string(trained);
+  if (config.data.task != TaskKind::text)
+    throw Error(ErrorKind::config,
+                what + "this run learned data.task " + std::string(enum_name(config.data.task)) +
+                    ", whose examples have lengths of their own",
+                "leave --context-length out");
   if (asked > trained && has_table(config.model.position))
     throw Error(ErrorKind::config,
                 what + "the model's positions (model.position " +
                     std::string(enum_name(config.model.position)) +
-                    ") are a table that ends at model.context_length (" + std::to_string(trained) + ")",
-                "at most " + std::to_string(trained) + ", or a model trained with rope, alibi or none");
+                    ") are a table that ends at model.context_length (" + most + ")",
+                "at most " + most + ", or a model trained with rope, alibi or none");
+  if (asked > trained && ends_at_context_length(config.model))
+    throw Error(ErrorKind::config,
+                what + "the model's low-rank attention ends at model.context_length (" + most + ")",
+                "at most " + most + ", or a model trained with another model.attention");
   if (asked < config.data.eval_stride)
     throw Error(ErrorKind::config,
                 what + "less than data.eval_stride (" + std::to_string(config.data.eval_stride) +
@@ -148,8 +157,8 @@ void add_eval(CLI::App& app) {
       "many as the validation split has")
       ->excludes(text);
   add_number(*command, "--context-length", options->context_length, between(1, 1 << 24),
-             "Tokens of a window instead of model.context_length; more than those only for a model whose "
-             "positions have no table (rope, alibi, none)");
+             "Tokens of a window of a text instead of model.context_length; more than those only for a model "
+             "whose positions have no table (rope, alibi, none)");
   command->add_flag("--json", options->json, "Print one JSON object");
 }
 

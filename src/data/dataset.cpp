@@ -95,10 +95,10 @@ Dataset load_drawn(const DataConfig& config, const DataShape& shape) {
   const std::int64_t held_out = task->problems.count(Split::val);
   examples.held_out = held_out == 0 ? config.val_examples : held_out;
   examples.get = [task](Split split, std::int64_t index, Example& to) { task->get(split, index, to); };
-  examples.length = [task](std::int64_t index) {
+  examples.lengths = [task](std::int64_t index) {
     Example example;
     task->get(Split::train, index, example);
-    return example.both_sides();
+    return example.lengths();
   };
   const auto number = [](std::int64_t n) { return std::to_string(n) + ";"; };
   return {.tokenizer = task->tokenizer,

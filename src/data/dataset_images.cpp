@@ -53,6 +53,16 @@ void cut(const ImageSet& set, std::int64_t i, std::int64_t P, Example& to) {
   std::iota(to.inputs.begin(), to.inputs.end(), 0);
 }
 
+/// Of all that training sees of them: sizes, what the labels are called, which one each image has, pixels.
+std::string fingerprint_of_images(const ImageSet& set) {
+  Fingerprint print;
+  print.number(set.count).number(set.height).number(set.width).number(set.channels);
+  print.texts(set.names);
+  for (const std::int32_t label : set.labels) print.number(std::int64_t{label});
+  print.text({reinterpret_cast<const char*>(set.pixels.data()), set.pixels.size()});
+  return print.digits();
+}
+
 }  // namespace
 
 void image_example(const ImageSet& set, std::int64_t patch_size, Example& to) { cut(set, 0, patch_size, to); }
@@ -78,8 +88,8 @@ Dataset load_images(const DataConfig& config, const DataShape& shape) {
   examples.kind = RowKind::label;
   examples.train = drawn ? 0 : train_size(set->count, config.val_fraction);
   examples.held_out = drawn ? config.val_examples : set->count - examples.train;
-  examples.length = [rows = 1 + set->height / shape.patch_size *
-                                    (set->width / shape.patch_size)](std::int64_t) { return rows; };
+  const std::int64_t tokens = 1 + set->height / shape.patch_size * (set->width / shape.patch_size);
+  examples.lengths = [tokens](std::int64_t) { return Lengths{0, tokens}; };
   examples.get = [set, classes, shape, options, drawn, train = examples.train](
                      Split split, std::int64_t index, Example& to) {
     to.source.clear();
@@ -96,16 +106,15 @@ Dataset load_images(const DataConfig& config, const DataShape& shape) {
     cut(*set, at, shape.patch_size, to);
     to.targets = {classes[static_cast<std::size_t>(set->labels[static_cast<std::size_t>(at)])]};
   };
-  const std::string_view bytes(reinterpret_cast<const char*>(set->pixels.data()), set->pixels.size());
-  return {
-      .tokenizer = Tokenizer::bytes(),
-      .name = name,
-      .fingerprint = fingerprint_of(drawn ? "shapes;" + std::to_string(options.seed) : std::string(bytes)),
-      .corpus = std::nullopt,
-      .examples = std::move(examples),
-      .labels = std::move(labels),
-      .image = {set->height, set->width, set->channels},
-      .notes = {}};
+  return {.tokenizer = Tokenizer::bytes(),
+          .name = name,
+          .fingerprint =
+              drawn ? fingerprint_of("shapes;" + std::to_string(options.seed)) : fingerprint_of_images(*set),
+          .corpus = std::nullopt,
+          .examples = std::move(examples),
+          .labels = std::move(labels),
+          .image = {set->height, set->width, set->channels},
+          .notes = {}};
 }
 
 }  // namespace quern

@@ -132,9 +132,9 @@ class ExampleRows {
     to.value = row.value;
   }
 
-  std::int64_t both_sides(std::int64_t index) const {
+  Lengths lengths(std::int64_t index) const {
     const Row& row = rows_[static_cast<std::size_t>(index)];
-    return std::int64_t{row.sizes[0]} + row.sizes[1];
+    return {row.sizes[0], row.sizes[1]};
   }
 
  private:
@@ -167,10 +167,9 @@ void check_splits(const std::string& name, std::int64_t train, std::int64_t all,
   if (train == all && val_fraction > 0) refuse("validation");
 }
 
-/// What of a record is in the fingerprint of all.
-std::string print_of(const Record& r) {
-  return text_of(r) + '\t' + r.label + '\t' + joined(r.tags) + '\t' + std::to_string(r.value) + '\t' +
-         r.target + '\n';
+/// Adds all of a record that training sees.
+void add(Fingerprint& print, const Record& r) {
+  print.text(r.text).text(r.label).texts(r.tokens).texts(r.tags).value(r.value).text(r.target);
 }
 
 }  // namespace
@@ -192,9 +191,9 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
   std::vector<std::string> labels = config.labels.empty() ? labels_of(records, train) : config.labels;
   const PairFraming framing(tokenizer, shape.framing, false);
   const auto rows = std::make_shared<ExampleRows>(all);
-  std::uint64_t hash = site_hash({});
+  Fingerprint print;
   records.each([&](const Record& record) {
-    hash = site_hash(print_of(record), hash);
+    add(print, record);
     const Example example = example_of(record, framing, tokenizer, labels);
     check_length(example, record, shape);
     rows->add(example);
@@ -208,14 +207,14 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
   examples.get = [rows, train](Split split, std::int64_t index, Example& to) {
     rows->get(split == Split::train ? index : train + index, to);
   };
-  examples.length = [rows](std::int64_t index) { return rows->both_sides(index); };
+  examples.lengths = [rows](std::int64_t index) { return rows->lengths(index); };
   std::vector<std::string> notes;
   if (records.skipped() > 0)
     notes.push_back(name + ": " + std::to_string(records.skipped()) +
                     " blank lines or records with an empty side were skipped");
   return {.tokenizer = std::move(tokenizer),
           .name = name,
-          .fingerprint = hash_digits(hash),
+          .fingerprint = print.digits(),
           .corpus = std::nullopt,
           .examples = std::move(examples),
           .labels = std::move(labels),

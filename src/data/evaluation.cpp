@@ -6,6 +6,11 @@
 #include "quern/base/check.hpp"
 
 namespace quern {
+namespace {
+
+constexpr std::uint32_t kEvaluationStep = 0xffffffff;  // no step of training draws as this one does
+
+}  // namespace
 
 EvalWindows::EvalWindows(TokenView tokens, const Tokenizer& tokenizer, const EvalOptions& options)
     : tokens_(tokens), tokenizer_(&tokenizer), options_(options) {
@@ -26,6 +31,21 @@ EvalWindows::EvalWindows(TokenView tokens, const Tokenizer& tokenizer, const Eva
   taken_ = options.batches == 0 || options.batches >= (all_ + options.batch_size - 1) / options.batch_size
                ? all_
                : options.batches * options.batch_size;
+  if (options_.masking) hide_at_least_one();
+}
+
+/// Raises the share of tokens that are told to what the least draw needs, where that is all that would be
+/// told.
+void EvalWindows::hide_at_least_one() {
+  Masking& masking = *options_.masking;
+  double least = 1;
+  for (std::int64_t j = 0; j < taken_; ++j) {
+    for (std::int64_t t = window(j).ignored; t < options_.context_length; ++t) {
+      least = std::min(least, mask_draw(masking, kEvaluationStep, j, t));
+      if (least < masking.share) return;
+    }
+  }
+  masking.share = least + 0x1p-32;  // the next draw's
 }
 
 EvalWindows::Window EvalWindows::window(std::int64_t j) const {
@@ -42,7 +62,6 @@ std::int64_t EvalWindows::target_tokens() const {
 }
 
 Batch EvalWindows::batch(std::int64_t i) {
-  constexpr std::uint32_t evaluation_step = 0xffffffff;  // no step of training draws as this one does
   QUERN_CHECK(i >= 0 && i < batches(), i, batches());
   const std::int64_t length = options_.context_length;
   const std::int64_t first = i * options_.batch_size;
@@ -55,7 +74,7 @@ Batch EvalWindows::batch(std::int64_t i) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const Window w = window(first + row);
     buffer_.fill(row, tokens_, w.start);
-    if (options_.masking) buffer_.mask(row, *options_.masking, evaluation_step, first + row);
+    if (options_.masking) buffer_.mask(row, *options_.masking, kEvaluationStep, first + row);
     buffer_.ignore(row, w.ignored);
   }
   batch.inputs = buffer_.inputs();

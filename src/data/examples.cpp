@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "quern/base/check.hpp"
 #include "quern/base/rng.hpp"
@@ -9,16 +10,29 @@
 
 namespace quern {
 
+namespace {
+
+/// How long rows are when the longest has `longest` tokens and the shortest `shortest`.
+std::int64_t padded_length(std::int64_t shortest, std::int64_t longest, std::int64_t most) {
+  return shortest < longest ? std::min(most, (longest + 7) / 8 * 8) : longest;
+}
+
+/// The shortest and the longest of some rows, on one side.
+struct Extent {
+  std::int64_t shortest, longest;
+
+  void add(std::int64_t n) { shortest = std::min(shortest, n), longest = std::max(longest, n); }
+};
+
+}  // namespace
+
 template <class Get>
 void ExampleBuffer::pad(Side& side, std::int64_t rows, const Get& get) const {
-  std::int64_t longest = 0, shortest = most_;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const auto n = static_cast<std::int64_t>(get(r).size());
-    longest = std::max(longest, n), shortest = std::min(shortest, n);
-  }
-  QUERN_CHECK(longest <= most_, longest, most_);
-  side.padded = shortest < longest;
-  side.length = side.padded ? std::min(most_, (longest + 7) / 8 * 8) : longest;
+  Extent extent = {most_, 0};
+  for (std::int64_t r = 0; r < rows; ++r) extent.add(static_cast<std::int64_t>(get(r).size()));
+  QUERN_CHECK(extent.longest <= most_, extent.longest, most_);
+  side.padded = extent.shortest < extent.longest;
+  side.length = padded_length(extent.shortest, extent.longest, most_);
   side.tokens.assign(static_cast<std::size_t>(rows * side.length), 0);
   side.lengths.resize(static_cast<std::size_t>(rows));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -73,8 +87,9 @@ ExampleSampler::ExampleSampler(const Examples& examples, const ExampleOrder& ord
     : examples_(&examples), order_(order), buffer_(order.context_length) {
   if (order.batch_tokens == 0) return;
   QUERN_CHECK(examples.train > 0);  // the config was checked
-  for (std::int64_t i = 0; i < examples.train; ++i) lengths_.push_back(examples.length(i));
-  const std::int64_t longest = *std::max_element(lengths_.begin(), lengths_.end());
+  for (std::int64_t i = 0; i < examples.train; ++i) lengths_.push_back(examples.lengths(i));
+  std::int64_t longest = 0;
+  for (const Lengths& n : lengths_) longest = std::max(longest, n.both());
   if (longest > order.batch_tokens)
     throw Error(ErrorKind::config,
                 "run.batch_tokens is " + std::to_string(order.batch_tokens) +
@@ -91,20 +106,27 @@ void ExampleSampler::sort_epoch(std::int64_t epoch) {
   const RandomStream stream(order_.seed, site, static_cast<std::uint32_t>(epoch));
   std::iota(sorted_.begin(), sorted_.end(), 0);
   const auto key = [&](std::int64_t i) {
-    return std::pair(lengths_[static_cast<std::size_t>(i)], stream.at(static_cast<std::uint64_t>(i), 0)[0]);
+    const Lengths& n = lengths_[static_cast<std::size_t>(i)];
+    return std::tuple(n.both(), n.source, stream.at(static_cast<std::uint64_t>(i), 0)[0], i);
   };
-  std::sort(sorted_.begin(), sorted_.end(),
-            [&](std::int64_t a, std::int64_t b) { return std::pair(key(a), a) < std::pair(key(b), b); });
+  std::sort(sorted_.begin(), sorted_.end(), [&](std::int64_t a, std::int64_t b) { return key(a) < key(b); });
 }
 
 // Equal lengths change places from epoch to epoch, lengths do not: the cuts are those of every epoch.
 void ExampleSampler::cut() {
   sort_epoch(0);
   cuts_ = {0};
+  const std::int64_t most = order_.context_length;
+  Extent source = {most, 0}, inputs = {most, 0};
   for (std::size_t i = 0; i < sorted_.size(); ++i) {
+    const Lengths& n = lengths_[static_cast<std::size_t>(sorted_[i])];
     const std::int64_t rows = static_cast<std::int64_t>(i) + 1 - cuts_.back();
-    if (rows * lengths_[static_cast<std::size_t>(sorted_[i])] > order_.batch_tokens)
-      cuts_.push_back(static_cast<std::int64_t>(i));
+    source.add(n.source), inputs.add(n.inputs);
+    const std::int64_t padded = padded_length(source.shortest, source.longest, most) +
+                                padded_length(inputs.shortest, inputs.longest, most);
+    if (rows == 1 || rows * padded <= order_.batch_tokens) continue;
+    cuts_.push_back(static_cast<std::int64_t>(i));
+    source = {n.source, n.source}, inputs = {n.inputs, n.inputs};
   }
   cuts_.push_back(static_cast<std::int64_t>(sorted_.size()));
 }

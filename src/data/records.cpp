@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -89,7 +90,13 @@ void check_tags(const Record& record, const std::string& name, std::int64_t line
        "each token has one tag, in the same order");
 }
 
-/// A number that takes the whole of the text.
+/// Training computes in float.
+bool is_float(double value) { return std::abs(value) <= std::numeric_limits<float>::max(); }
+
+constexpr const char* kFloatRange = "expected a number from -3.4e38 to 3.4e38, found ";
+constexpr const char* kFloatHint = "values are 32-bit floats: divide all of them by the same number";
+
+/// A number that takes the whole of the text, and that a float holds.
 double number_of(std::string_view text, const std::string& name, std::int64_t line) {
   const std::size_t begin = text.find_first_not_of(' ');
   const std::string_view digits = text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
@@ -97,6 +104,7 @@ double number_of(std::string_view text, const std::string& name, std::int64_t li
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value))
     fail(name, line, "expected a number, found " + in_quotes(text), "such as 3, -0.5 or 1e-3");
+  if (!is_float(value)) fail(name, line, kFloatRange + in_quotes(digits), kFloatHint);
   return value;
 }
 
@@ -143,6 +151,7 @@ bool read_json(std::string_view line, const std::string& name, std::int64_t numb
   record.text = document.string(first);
   if (kind == RecordKind::value) {
     record.value = document.number(second);
+    if (!is_float(record.value)) document.fail(second, kFloatRange + second.describe(), kFloatHint);
     return !is_blank(record.text);
   }
   std::string& other = kind == RecordKind::label ? record.label : record.target;

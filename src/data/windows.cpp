@@ -10,7 +10,16 @@ namespace {
 
 constexpr int kFeistelRounds = 6;
 
+RandomStream mask_stream(const Masking& masking, std::uint32_t step) {
+  return {masking.seed, site_hash("data.mask"), step};
+}
+
 }  // namespace
+
+double mask_draw(const Masking& masking, std::uint32_t step, std::int64_t row, std::int64_t place) {
+  const RandomStream stream = mask_stream(masking, step);
+  return uniform(stream.at(static_cast<std::uint64_t>(row), static_cast<std::uint32_t>(place))[0]);
+}
 
 void BatchBuffer::resize(std::int64_t rows, std::int64_t length) {
   QUERN_CHECK(rows >= 0 && length >= 1, rows, length);
@@ -31,14 +40,13 @@ void BatchBuffer::fill(std::int64_t row, TokenView tokens, std::int64_t start) {
 }
 
 void BatchBuffer::mask(std::int64_t row, const Masking& masking, std::uint32_t step, std::int64_t index) {
-  constexpr std::uint64_t site = site_hash("data.mask");
-  const RandomStream stream(masking.seed, site, step);
+  const RandomStream stream = mask_stream(masking, step);
   for (std::int64_t t = 0; t < length_; ++t) {
     std::int32_t &input = inputs_[static_cast<std::size_t>(row * length_ + t)],
                  &target = targets_[static_cast<std::size_t>(row * length_ + t)];
     const auto bits = stream.at(static_cast<std::uint64_t>(index), static_cast<std::uint32_t>(t));
     target = input;
-    if (uniform(bits[0]) >= 0.15) {
+    if (uniform(bits[0]) >= masking.share) {
       target = kIgnore;
     } else if (const double fate = uniform(bits[1]); fate < 0.8) {
       input = masking.token;

@@ -170,7 +170,7 @@ void MultiHeadAttention::show(Tape& tape, AttentionProbe& probe, std::int64_t la
   const Var w = score == ScoreKind::additive ? var(score_weight) : Var();
   for (std::int64_t h = 0; h < heads; ++h)
     if (wanted(probe.heads, h))
-      probe.found.push_back({layer, h,
+      probe.found.push_back({layer, h, of.k.dim(1), key_mixtures != nullptr,
                              linear ? linear_attention_weights(tape, of.q, of.k, var(directions), heads,
                                                                key_heads, mask.causal, h)
                                     : attention_weights(of.q, of.k, w, heads, key_heads,

@@ -93,7 +93,7 @@ Var RecurrentTranslator::ask(Tape& tape, Var x, const Memory& memory, KVCache* c
       attention_gru(tape, a.input(tape, x), keys, states, start,
                     {var(a.w_query), var(a.v), var(a.w_context), var(a.w_hidden), var(a.b_hidden)},
                     memory.lengths, state, shows ? weights.data() : nullptr);
-  if (shows) memory.probe->found.push_back({0, 0, std::move(weights)});
+  if (shows) memory.probe->found.push_back({0, 0, keys.dim(1), false, std::move(weights)});
   return concatenate(tape, out, contexts);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "quern/base/check.hpp"
+#include "quern/train/model_tensors.hpp"
 #include "quern/train/optimizer.hpp"
 #include "quern/train/trainer.hpp"
 #include "quern/watch/format.hpp"
@@ -44,16 +45,22 @@ void Trainer::nonfinite_step(const StepResult& result, double ms) {
 }
 
 /// Whether no weight is an infinity or a NaN; else the run goes back, or stops. Nothing that is not finite is
-/// ever saved.
+/// ever saved. A weight that no step between has read may be older than the latest update.
 bool Trainer::weights_finite() {
   const std::string name = first_nonfinite_value(model_.parameters());
-  if (name.empty()) return true;
+  if (name.empty()) {
+    finite_step_ = progress_.step;
+    return true;
+  }
   AnomalyEvent event;
   event.step = progress_.step;
   event.kind = "nonfinite";
   event.loss = event.grad_norm = std::numeric_limits<double>::quiet_NaN();
-  event.text = "step " + std::to_string(event.step) +
-               ": its update made a weight that is not finite; first bad tensor: " + name + " (value)";
+  event.text = "step " + std::to_string(event.step) + ": " +
+               (finite_step_ == event.step - 1
+                    ? "its update made a weight that is not finite"
+                    : "a weight is not finite; after step " + std::to_string(finite_step_) + " all were") +
+               "; first bad tensor: " + name + " (value)";
   go_back_or_stop(std::move(event));
   return false;
 }
@@ -74,13 +81,14 @@ void Trainer::go_back_or_stop(AnomalyEvent event) {
 /// Takes the run back to its newest intact checkpoint, or to its begin when there is none, and goes on with
 /// the batches behind those of the bad step. What the metrics say of the steps that are undone is cut away.
 void Trainer::roll_back(AnomalyEvent event) {
-  const Progress before = progress_;
+  const TrainProgress before = progress_;
   auto found = store_.find_latest();
   for (const std::string& warning : found.warnings) observers_.on_note({progress_.step, warning, true});
   if (found.checkpoint) {
+    require_finite(*found.checkpoint);
     restore(*found.checkpoint);
     store_.discard_after(progress_.step);
-    metrics_.cut(found.checkpoint->state().at("metrics_bytes").get<std::int64_t>());
+    metrics_.cut(state_of(*found.checkpoint).metrics_bytes);
     metrics_.on_checkpoint({progress_.step, "ckpt/" + checkpoint_name(progress_.step), 0});
   } else if (begin_bytes_) {
     begin_again();
@@ -110,6 +118,7 @@ void Trainer::begin_again() {
   progress_ = {};
   spikes_ = {};
   saved_ = -1;
+  finite_step_ = 0;
 }
 
 void Trainer::look_for_spike(const StepResult& result) {

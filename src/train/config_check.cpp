@@ -176,6 +176,24 @@ class Checks {
       refuse("data.pack", "documents", "packed documents are a decoder's text");
   }
 
+  /// What only the data and the task settle; the configs of runs state it.
+  void settled(const Config& config) {
+    const ModelConfig& m = config.model;
+    const HeadKind head = head_of(config);
+    if (m.head != HeadKind::task && m.head != head)
+      add({"model.head", "data.task"},
+          in_quotes(enum_name(m.head)) + " is not what data.task " + in_quotes(enum_name(config.data.task)) +
+              " asks of model.architecture " + in_quotes(enum_name(m.architecture)) + ", which is " +
+              in_quotes(enum_name(head)),
+          "leave model.head out");
+    if (m.reads_source && (m.architecture != Architecture::rnn || !is_pair(config.data.task)))
+      no_effect("model.reads_source", "true", "data.task", enum_name(config.data.task),
+                "one of questions, for rnn");
+    if (!m.image.empty() && m.image.size() != 3)
+      add({"model.image"}, "must have 3 entries, found " + std::to_string(m.image.size()),
+          "height, width and channels; or leave it out: the data says it");
+  }
+
   /// A recurrent network has few of the Transformer's choices.
   void recurrent(const ModelConfig& m, const DataConfig& d) {
     if (m.architecture != Architecture::rnn) return;
@@ -309,6 +327,7 @@ std::vector<CrossProblem> cross_problems(const Config& config) {
   Checks checks;
   checks.model(config.model, config.data);
   checks.architecture(config.model, config.data);
+  checks.settled(config);
   checks.recurrent(config.model, config.data);
   checks.task(config.data, config.run);
   checks.watch(config);

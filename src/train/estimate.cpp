@@ -267,21 +267,20 @@ void require_memory(const Config& config, std::int64_t evaluation_windows) {
   const std::int64_t left = std::max<std::int64_t>(0, std::min(available_memory(), space));
   const auto [setting, field] = too_large(config, evaluation_windows);
   const std::int64_t batch = largest_batch(config, evaluation_windows, field);
-  const bool trains = config.run.batch_tokens == 0 || field != by_rows.second;  // else only evaluations use it
+  const bool trains = config.run.batch_tokens == 0 || field != by_rows.field;  // else evaluations alone
   const char* made_up = trains ? "a larger run.grad_accumulation makes up for it; " : "";
-  throw Error(
-      ErrorKind::memory,
-      "this run needs " + binary_size(memory.to_come()) + " more memory (" +
-          binary_size(memory.weights + memory.gradients + memory.moments) +
-          " for weights, gradients and moments, " + binary_size(memory.activations + memory.workspace) +
-          " for a micro-batch of " + grouped(most_rows(config, evaluation_windows)) + "), and " +
-          binary_size(left) +
-          (space < available_memory() ? " are left of the address space" : " are available"),
-      batch > 0 ? std::string(setting) + " " + std::to_string(batch) + " fits; " + made_up +
-                      "quern estimate tells the parts"
-                : std::string("not even ") + setting +
-                      " 1 fits: a smaller model.d_model, model.n_layers or "
-                      "model.context_length does; quern estimate tells the parts");
+  throw Error(ErrorKind::memory,
+              "this run needs " + binary_size(memory.to_come()) + " more memory (" +
+                  binary_size(memory.weights + memory.gradients + memory.moments) +
+                  " for weights, gradients and moments, " +
+                  binary_size(memory.activations + memory.workspace) + " for a micro-batch of " +
+                  grouped(most_rows(config, evaluation_windows)) + "), and " + binary_size(left) +
+                  (space < available_memory() ? " are left of the address space" : " are available"),
+              batch > 0 ? std::string(setting) + " " + std::to_string(batch) + " fits; " + made_up +
+                              "quern estimate tells the parts"
+                        : std::string("not even ") + setting +
+                              " 1 fits: a smaller model.d_model, model.n_layers or "
+                              "model.context_length does; quern estimate tells the parts");
 }
 
 }  // namespace quern

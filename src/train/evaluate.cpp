@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "quern/base/check.hpp"
 #include "quern/data/scores.hpp"
 #include "quern/train/objective.hpp"
 
@@ -93,6 +94,7 @@ std::optional<Evaluation> evaluate(const Config& config, const Model& model, Wor
     total.tokens += batch.target_tokens;
     total.bytes += batch.target_bytes;
   }
+  QUERN_CHECK(total.tokens > 0);
   total.loss = nll / static_cast<double>(total.tokens);
   total.metrics = measures.metrics();
   return total;

@@ -8,6 +8,7 @@
 #include "quern/base/suggest.hpp"
 #include "quern/data/corpus.hpp"
 #include "quern/train/model_tensors.hpp"
+#include "quern/train/objective.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/watch/metrics.hpp"
 
@@ -73,6 +74,29 @@ Config load_run_config(Files& files, const fs::path& run) {
   return load_config({(run / "config.resolved.json").string()}, {});
 }
 
+void check_settled(const Config& config, const Tokenizer& tokenizer, const fs::path& path) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::file, what, "the run's files are not of one run: restore them", path.string());
+  };
+  const ModelConfig& m = config.model;
+  if (m.architecture == Architecture::rnn && m.reads_source != is_pair(config.data.task))
+    refuse("model.reads_source is false, and data.task asks questions");
+  const auto labels = static_cast<std::int64_t>(config.data.labels.size());
+  const HeadKind head = head_of(config);
+  if ((head == HeadKind::label || head == HeadKind::tags) && (labels < 1 || labels > m.n_outputs))
+    refuse("data.labels has " + std::to_string(labels) + " entries, and model.n_outputs is " +
+           std::to_string(m.n_outputs));
+  if (m.architecture == Architecture::vit) {
+    if (m.image.empty()) refuse("model.image is empty");
+    return;
+  }
+  const std::int64_t tokens = tokenizer.vocab_size() + (is_masked(config) ? 1 : 0);
+  if (tokens > m.vocab_size)
+    refuse("model.vocab_size is " + std::to_string(m.vocab_size) + ", and tokenizer.json has " +
+           std::to_string(tokenizer.vocab_size()) + " tokens" +
+           (is_masked(config) ? " beside the mask" : ""));
+}
+
 Config stored_config(Files& files, const fs::path& run) {
   const fs::path path = run / "config.resolved.json";
   return merge_config({{path.string(), read_file(files, path, max_config_bytes)}}, std::nullopt, {});
@@ -80,6 +104,7 @@ Config stored_config(Files& files, const fs::path& run) {
 
 LoadedRun load_run(Files& files, const fs::path& run, const std::string& checkpoint) {
   LoadedRun loaded{load_run_config(files, run), Tokenizer::load(run / "tokenizer.json"), nullptr, 0, {}};
+  check_settled(loaded.config, loaded.tokenizer, run / "config.resolved.json");
   const LoadedCheckpoint from = choose(files, run, checkpoint, loaded.warnings);
   loaded.model = std::make_unique<Model>(loaded.config.model, false, type_of(loaded.config.run.precision));
   read_model(from, loaded.model->parameters());

@@ -14,7 +14,6 @@ bool is_pair(TaskKind task) {
 }
 
 HeadKind head_of(const Config& config) {
-  if (config.model.head != HeadKind::task) return config.model.head;
   if (config.model.architecture != Architecture::encoder && config.model.architecture != Architecture::vit)
     return HeadKind::tokens;
   switch (config.data.task) {

@@ -15,6 +15,7 @@
 #include "quern/train/estimate.hpp"
 #include "quern/train/evaluate.hpp"
 #include "quern/train/load.hpp"
+#include "quern/train/model_tensors.hpp"
 #include "quern/train/objective.hpp"
 #include "quern/train/run_directory.hpp"
 #include "quern/train/schedule.hpp"
@@ -39,11 +40,6 @@ struct Session {
 void check_sample_prompt(const Config& config, const Tokenizer& tokenizer) {
   if (config.watch.sample_interval > 0)
     tokenizer.encode(config.watch.sample_prompt, {"watch.sample_prompt", ErrorKind::config});
-}
-
-/// Where the checkpoint's metrics end.
-std::int64_t metrics_bytes(const LoadedCheckpoint& checkpoint) {
-  return checkpoint.state().at("metrics_bytes").get<std::int64_t>();
 }
 
 /// Files by absolute path, so that a run can be resumed from anywhere.
@@ -79,9 +75,8 @@ Session start(Files& files, const TrainRequest& request) {
   return {config, std::move(data), std::move(directory), std::nullopt, idle_settings(given)};
 }
 
-void require_same(const nlohmann::json& state, const char* key, const std::string& now,
-                  const std::string& what) {
-  if (state.value(key, std::string()) == now) return;
+void require_same(const std::string& before, const std::string& now, const std::string& what) {
+  if (before == now) return;
   throw Error(ErrorKind::run, what + " is not the one this run was trained with",
               "restore the file, or start a new run");
 }
@@ -96,11 +91,11 @@ LoadedCheckpoint open_named(Files& files, const CheckpointStore& store, const fs
 }
 
 /// What the numbers depend on in their last bits, as it was and is.
-void note_machine(const nlohmann::json& state, std::vector<std::string>& warnings) {
-  const std::string isa_before = state.value("isa", std::string(name(isa())));
-  const int threads_before = state.value("threads", thread_count());
+void note_machine(const CheckpointState& state, std::vector<std::string>& warnings) {
+  const std::string isa_before = state.isa.value_or(std::string(name(isa())));
+  const std::int64_t threads_before = state.threads.value_or(thread_count());
   if (isa_before == name(isa()) && threads_before == thread_count()) return;
-  const auto text = [](int threads, const std::string& level) {
+  const auto text = [](std::int64_t threads, const std::string& level) {
     return std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + level;
   };
   warnings.push_back("this run was trained on " + text(threads_before, isa_before) + " and goes on with " +
@@ -123,6 +118,7 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
   const Config created = load_run_config(files, run);
   const Config config = resumed_config(request, created);
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
+  check_settled(config, tokenizer, directory.resolved_config());
   check_sample_prompt(config, tokenizer);
   Session session{config,
                   load_dataset(config.data, data_shape(config), tokenizer, request.reading),
@@ -145,17 +141,18 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
     session.checkpoint = std::move(found.checkpoint);
   }
   if (session.checkpoint) {
-    require_same(session.checkpoint->state(), "corpus", session.data.fingerprint,
-                 "the corpus \"" + session.data.name + "\"");
-    require_same(session.checkpoint->state(), "tokenizer", tokenizer.fingerprint(), "tokenizer.json");
+    const CheckpointState state = state_of(*session.checkpoint);
+    require_same(state.corpus, session.data.fingerprint, "the corpus \"" + session.data.name + "\"");
+    require_same(state.tokenizer, tokenizer.fingerprint(), "tokenizer.json");
     if (session.checkpoint->step() > config.run.max_steps)
       throw Error(ErrorKind::run,
                   "run.max_steps is " + std::to_string(config.run.max_steps) +
                       ", but the checkpoint is of step " + std::to_string(session.checkpoint->step()),
                   "name a larger run.max_steps, or resume an earlier checkpoint");
-    note_machine(session.checkpoint->state(), session.warnings);
+    note_machine(state, session.warnings);
     note_schedule(config, session.warnings);
-    check_metrics(files, session.directory.metrics(), metrics_bytes(*session.checkpoint));
+    check_metrics(files, session.directory.metrics(), state.metrics_bytes);
+    require_finite(*session.checkpoint);
     store.discard_after(session.checkpoint->step());  // only now: a resume that is refused deletes nothing
   }
   // What a resume has changed stays, so that the next one need not say it again.
@@ -276,7 +273,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   const Config& config = session.config;
   Model model(config.model, true, type_of(config.run.precision));
   JsonlWriter metrics(files, session.directory.metrics(),
-                      session.checkpoint ? metrics_bytes(*session.checkpoint) : 0);
+                      session.checkpoint ? state_of(*session.checkpoint).metrics_bytes : 0);
   CheckpointStore store(files, session.directory.path());
   Observers observers;
   observers.add(metrics);

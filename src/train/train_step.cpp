@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "quern/base/profile.hpp"
@@ -24,7 +25,7 @@ Batch batch_of(const Work& work, std::int64_t i) {
   return work.batches.batch(work.position, i);
 }
 
-/// The loss and the gradient over all micro-batches; neither when no target counts.
+/// The loss and the gradient over all micro-batches; NaN for all three numbers when no target counts.
 void differentiate(const Work& work, StepResult& result) {
   StepPhases& phases = result.phases;
   Stopwatch watch;
@@ -36,7 +37,10 @@ void differentiate(const Work& work, StepResult& result) {
     result.tokens += batch.target_tokens;
   }
   phases.data += watch.lap_ms();
-  if (result.tokens == 0) return;
+  if (result.tokens == 0) {
+    result.loss = result.smoothed = result.gradient_norm = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
 
   ParamStore& parameters = work.model.parameters();
   parameters.begin_step();

@@ -128,8 +128,8 @@ void Trainer::save(bool required) {
   const ScopedSlice slice(Phase::checkpoint, "checkpoint");
   const double begin = seconds();
   try {
-    store_.save(
-        {progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()), state()});
+    store_.save({progress_.step, model_entries(model_.parameters()), optim_entries(model_.parameters()),
+                 state().to_json()});
   } catch (const Error& error) {
     if (required || !goes_on_without(error)) throw;
     return;
@@ -216,44 +216,19 @@ void Trainer::end(const char* status) {
   observers_.on_end({progress_.step, status, seconds(), progress_.best_loss, progress_.best_step});
 }
 
-nlohmann::json Trainer::state() {
-  nlohmann::json state = {
-      {"step", progress_.step},   {"tokens", progress_.tokens},  {"evaluated", progress_.evaluated},
-      {"seed", config_.run.seed}, {"corpus", data_.fingerprint}, {"tokenizer", data_.tokenizer.fingerprint()},
-      {"isa", name(isa())},       {"threads", thread_count()},   {"metrics_bytes", metrics_.sync()}};
-  state["batches"] = {{"skipped", progress_.skipped},
-                      {"skips_in_a_row", progress_.skips_in_a_row},
-                      {"bad_step", progress_.bad_step},
-                      {"rollbacks", progress_.rollbacks}};
-  state["recent"] = {{"loss", spikes_.loss.numbers()}, {"grad_norm", spikes_.gradient_norm.numbers()}};
-  if (progress_.best_loss) state["best"] = {{"step", progress_.best_step}, {"loss", *progress_.best_loss}};
-  return state;
+CheckpointState Trainer::state() {
+  return {progress_,         spikes_.loss.numbers(),        spikes_.gradient_norm.numbers(), config_.run.seed,
+          data_.fingerprint, data_.tokenizer.fingerprint(), std::string(name(isa())),        thread_count(),
+          metrics_.sync()};
 }
 
 void Trainer::restore(const LoadedCheckpoint& checkpoint) {
+  CheckpointState state = state_of(checkpoint);
   read_model(checkpoint, model_.parameters());
   read_moments(checkpoint, model_.parameters());
-  const nlohmann::json& state = checkpoint.state();
-  progress_ = {};
-  spikes_ = {};
-  progress_.step = saved_ = checkpoint.step();
-  progress_.tokens = state.at("tokens").get<std::int64_t>();
-  progress_.evaluated = state.at("evaluated").get<std::int64_t>();
-  if (state.contains("best")) {
-    progress_.best_loss = state["best"].at("loss").get<double>();
-    progress_.best_step = state["best"].at("step").get<std::int64_t>();
-  }
-  if (state.contains("batches")) {  // older programs knew neither
-    const nlohmann::json& batches = state["batches"];
-    progress_.skipped = batches.at("skipped").get<std::int64_t>();
-    progress_.skips_in_a_row = batches.at("skips_in_a_row").get<std::int64_t>();
-    progress_.bad_step = batches.at("bad_step").get<std::int64_t>();
-    progress_.rollbacks = batches.at("rollbacks").get<std::int64_t>();
-  }
-  if (state.contains("recent")) {
-    spikes_.loss = RecentNumbers(state["recent"].at("loss").get<std::vector<double>>());
-    spikes_.gradient_norm = RecentNumbers(state["recent"].at("grad_norm").get<std::vector<double>>());
-  }
+  progress_ = state.progress;
+  saved_ = finite_step_ = progress_.step;
+  spikes_ = {RecentNumbers(std::move(state.losses)), RecentNumbers(std::move(state.gradient_norms))};
 }
 
 }  // namespace quern

@@ -187,8 +187,11 @@ std::string Console::progress(const StepEvent& step) const {
       start_.max_steps > 0 ? static_cast<double>(step.step) / static_cast<double>(start_.max_steps) : 1;
   const double ms = step_ms_.value().value_or(step.ms);
   const double tokens = step_tokens_.value().value_or(step.tokens_per_second * step.ms / 1000);
-  const std::string loss = "loss " + fixed(step.loss, 3);
-  const std::string ema = " (ema " + fixed(loss_.value().value_or(step.loss), 2) + ")";
+  const auto number = [&](double value, int decimals) {
+    return std::isnan(value) && step.without_target() ? "-" : fixed(value, decimals);
+  };
+  const std::string loss = "loss " + number(step.loss, 3);
+  const std::string ema = " (ema " + number(loss_.value().value_or(step.loss), 2) + ")";
 
   std::vector<Field> fields;
   fields.push_back({"step " + at + "/" + total + " " + fixed(std::floor(100 * share), 0) + "%", 0});
@@ -196,7 +199,7 @@ std::string Console::progress(const StepEvent& step) const {
   if (val_) fields.push_back({"val " + fixed(*val_, 2), 3});
   fields.push_back({"lr " + scientific(step.lr, 2), 5});
   fields.push_back(
-      {"gnorm " + without_zero(step.grad_norm < 100 ? fixed(step.grad_norm, 2) : compact(step.grad_norm)),
+      {"gnorm " + without_zero(step.grad_norm >= 100 ? compact(step.grad_norm) : number(step.grad_norm, 2)),
        6});
   fields.push_back({compact(ms > 0 ? tokens / ms * 1000 : 0) + " tok/s", 4});
   fields.push_back({(ms < 10 ? fixed(ms, 1) : fixed(ms, 0)) + " ms/step", 7});

@@ -69,9 +69,19 @@ std::string best_value(const Metrics& metrics, bool alone) {
   return " (best " + fixed(best->loss, 3) + " at step " + grouped(best->step) + ")";
 }
 
+/// A point for each step that has the number: a line passes over those without a target.
+std::vector<Point> drawn_steps(const Metrics& metrics, const CurveOptions& options) {
+  std::vector<Point> points = step_series(metrics, options.metric, options.x);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < points.size(); ++i)
+    if (!std::isnan(points[i].y) || !metrics.steps[i].without_target()) points[kept++] = points[i];
+  points.resize(kept);
+  return points;
+}
+
 void add_run(Figure& figure, const NamedMetrics& run, int index, const CurveOptions& options) {
   const bool alone = !figure.letters;
-  std::vector<Point> raw = step_series(run.metrics, options.metric, options.x);
+  std::vector<Point> raw = drawn_steps(run.metrics, options);
   const double automatic = options.metric == Metric::lr ? 0 : default_smoothing(raw.size());
   const double weight = options.smoothing.value_or(automatic);
   const bool is_loss = options.metric == Metric::loss;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "quern/base/check.hpp"
 #include "quern/watch/format.hpp"
 
 namespace quern {
@@ -50,6 +51,7 @@ std::size_t heatmap_size(const HeatmapLabels& labels, const Terminal& terminal) 
 std::string heatmap(std::span<const float> weights, const HeatmapLabels& labels, const Terminal& terminal) {
   const auto& [rows, columns] = labels;
   const std::size_t n = columns.size(), from = n - heatmap_size(labels, terminal);
+  QUERN_CHECK(n > 0 && weights.size() == rows.size() * n, weights.size(), rows.size(), n);
   const int width = label_width(rows);
   std::string text(static_cast<std::size_t>(width + 1), ' ');
   for (std::size_t s = from; s < n; ++s) {
@@ -57,7 +59,7 @@ std::string heatmap(std::span<const float> weights, const HeatmapLabels& labels,
     text += display_width(columns[s]) == 1 ? columns[s] : display_width(first) == 1 ? first : " ";
   }
   text += "  max\n";
-  for (std::size_t t = rows.size() == n ? from : 0; t < rows.size(); ++t) {
+  for (std::size_t t = rows == columns ? from : 0; t < rows.size(); ++t) {
     const auto row = weights.subspan(t * n, n);
     const double largest = double(*std::max_element(row.begin(), row.end()));
     text += padded(rows[t], width) + ' ';

@@ -1,5 +1,7 @@
 #include "quern/watch/run_summary.hpp"
 
+#include <algorithm>
+
 #include "quern/watch/format.hpp"
 #include "quern/watch/series.hpp"
 
@@ -9,9 +11,11 @@ RunSummary summarise(const Metrics& metrics) {
   RunSummary summary;
   if (!metrics.steps.empty()) {
     summary.step = metrics.steps.back().step;
-    summary.train_loss = metrics.steps.back().loss;
     summary.tokens = metrics.steps.back().tokens;
   }
+  const auto last = std::find_if(metrics.steps.rbegin(), metrics.steps.rend(),
+                                 [](const StepEvent& step) { return !step.without_target(); });
+  if (last != metrics.steps.rend()) summary.train_loss = last->loss;
   if (metrics.start) {
     summary.parameters = metrics.start->parameters;
     if (metrics.start->max_steps >= summary.step) summary.max_steps = metrics.start->max_steps;

@@ -176,10 +176,11 @@ void TensorBoard::on_resume(const ResumeEvent& event) {
 }
 
 void TensorBoard::on_step(const StepEvent& event) {
-  scalar("train/loss", event.loss, event.step);
-  if (event.smoothed_loss) scalar("train/smoothed_loss", *event.smoothed_loss, event.step);
+  const bool has_loss = !event.without_target();
+  if (has_loss) scalar("train/loss", event.loss, event.step);
+  if (has_loss && event.smoothed_loss) scalar("train/smoothed_loss", *event.smoothed_loss, event.step);
   scalar("train/learning_rate", event.lr, event.step);
-  scalar("train/gradient_norm", event.grad_norm, event.step);
+  if (has_loss) scalar("train/gradient_norm", event.grad_norm, event.step);
   if (event.update_ratio) scalar("train/update_ratio", *event.update_ratio, event.step);
   scalar("train/tokens_per_second", event.tokens_per_second, event.step);
   scalar("train/milliseconds", event.ms, event.step);

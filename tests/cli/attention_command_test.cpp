@@ -60,6 +60,87 @@ TEST_CASE("attention: what a user may get wrong") {
   refused({"--prompt", ""}, "--prompt: is empty");
 }
 
+namespace {
+
+/// A small run of these settings, at `at`.
+void train(const TemporaryDirectory& place, const std::string& at, std::vector<std::string> sets) {
+  sets.insert(sets.end(), {"data.eval_stride=0", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
+                           "run.batch_size=2", "run.eval_batches=1"});
+  std::vector<std::string> words = {"train", "-q", "--run-dir", at};
+  for (const std::string& s : sets) words.insert(words.end(), {"--set", s});
+  const Outcome o = run(words, place);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("attention: the columns of low-rank attention are its mixtures") {
+  const TemporaryDirectory place;
+  const std::string at = (place / "run").string();
+  train(place, at,
+        {"model.architecture=encoder", "model.attention=low_rank", "model.rank=3", "data.task=parity",
+         "model.context_length=16", "run.max_steps=1"});
+  const Outcome o = run({"attention", "--run", at, "--prompt", "10110", "--json"}, place);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+  const json found = json::parse(o.out);
+  CHECK(found.at("tokens") == json({"\n", "1", "0", "1", "1", "0"}));
+  CHECK(found.at("mixtures") == json({"mix 1", "mix 2", "mix 3"}));
+  REQUIRE(found.at("maps").size() == 2);
+  for (const json& map : found.at("maps")) {
+    REQUIRE(map.at("weights").size() == 6);
+    for (const json& row : map.at("weights")) {
+      REQUIRE(row.size() == 3);
+      CHECK(std::abs(row[0].get<double>() + row[1].get<double>() + row[2].get<double>() - 1) < 1e-6);
+    }
+  }
+  const Outcome picture = run({"attention", "--run", at, "--prompt", "10110", "--head", "1"}, place);
+  CHECK(picture.code == 0);
+  CHECK(has(picture.out,
+            "layer 0, head 1: the columns are mixtures of all tokens, mix 1 to mix 3\n   123  max\n\\n "));
+  CHECK(std::count(picture.out.begin(), picture.out.end(), '\n') == 1 + 1 + 6);
+}
+
+TEST_CASE("attention: an answer may be as long as the model reads") {
+  const TemporaryDirectory place;
+  std::string pairs;
+  for (int i = 0; i < 20; ++i)
+    pairs += "the cat sat on a mat\tdie katze sass auf einer matte\na dog ran\tein hund lief weg\n";
+  put(place / "pairs.tsv", pairs);
+  const std::string at = (place / "run").string();
+  train(place, at,
+        {"model.architecture=encoder_decoder", "data.task=translation",
+         "data.text=" + (place / "pairs.tsv").string(), "data.tokenizer=word", "model.context_length=8",
+         "run.max_steps=0", "run.seed=1"});
+  const Outcome o = run({"attention", "--run", at, "--prompt", "a dog ran", "--json"}, place);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+  const json found = json::parse(o.out);
+  REQUIRE(found.at("answer").size() == 8);  // an untrained model's, which never ends
+  CHECK(found["answer"].back() != "\n");
+  CHECK(!found.contains("mixtures"));
+  for (const json& map : found.at("maps"))
+    CHECK((map.at("weights").size() == 8 && map["weights"][7].size() == 3));
+  const Outcome full = run({"attention", "--run", at, "--prompt", "a cat sat on a mat a dog"}, place);
+  CAPTURE(full.err);
+  CHECK(full.code == 0);
+  const Outcome more = run({"attention", "--run", at, "--prompt", "a cat sat on a mat a dog ran"}, place);
+  CHECK(more.code == 2);
+  CHECK(has(more.err, "--prompt: 9 tokens, but the model's positions end at 8 (model.context_length)"));
+}
+
+TEST_CASE("attention: a model that tags or recalls reads no mark") {
+  const TemporaryDirectory place;
+  const std::string at = (place / "run").string();
+  train(place, at,
+        {"model.architecture=encoder", "data.task=recall", "model.context_length=64", "run.max_steps=1"});
+  const Outcome o = run({"attention", "--run", at, "--prompt", "1234", "--json"}, place);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+  CHECK(json::parse(o.out).at("tokens") == json({"1", "2", "3", "4"}));
+}
+
 TEST_CASE("a model of packed documents reads and writes one document") {
   const TemporaryDirectory place;
   std::string text;

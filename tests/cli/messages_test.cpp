@@ -71,11 +71,11 @@ struct Folder {
   Folder() {
     write_texts();
     write_configs();
-    Start here;
-    here.folder = at.string();
-    const Outcome o = run({"train", "-q", "--config", "good.json", "--run-dir", "run"}, output, here);
-    CAPTURE(o.err);
-    REQUIRE(o.code == 0);
+    train("good.json", "run");
+    train("bits.json", "bits");
+    train("good.json", "low_rank",
+          {"model.architecture=encoder", "model.attention=low_rank", "model.rank=2", "model.position=none",
+           "data.eval_stride=0"});
     write_bad_runs();
   }
   ~Folder() { ::close(lock); }
@@ -90,6 +90,16 @@ struct Folder {
   }
 
  private:
+  void train(const std::string& config, const std::string& name, const std::vector<std::string>& sets = {}) {
+    std::vector<std::string> words = {"train", "-q", "--config", config, "--run-dir", name};
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    Start here;
+    here.folder = at.string();
+    const Outcome o = run(words, output, here);
+    CAPTURE(name, o.err);
+    REQUIRE(o.code == 0);
+  }
+
   void write_texts() {
     std::string text;
     for (int i = 0; i < 100; ++i) text += "Number " + std::to_string(i * 37 % 101) + " is a number.\n";
@@ -98,6 +108,7 @@ struct Folder {
     put(at / "empty.txt", "");
     put(at / "short.txt", "nine char");
     put(at / "twenty.txt", "twenty bytes of text");
+    put(at / "huge.tsv", "one\t1\ntwo\t1e300\n");
     put(at / "latin1.txt", text + "caf\xe9\n");
     fs::create_directory(at / "folder");
     put(at / "folder/notes.txt", "mine\n");
@@ -111,6 +122,11 @@ struct Folder {
         " \"data\": {\"text\": \"text.txt\", \"tokenizer\": \"char\"},\n"
         " \"schedule\": {\"warmup_steps\": 0},\n"
         " \"run\": {\"max_steps\": 2, \"checkpoint_interval\": 1, \"batch_size\": 2}}\n");
+    put(at / "bits.json",
+        "{\"model\": {\"architecture\": \"encoder\", \"d_model\": 8, \"n_layers\": 1, \"n_heads\": 1, "
+        "\"context_length\": 16},\n"
+        " \"data\": {\"task\": \"parity\", \"eval_stride\": 0}, \"run\": {\"max_steps\": 0, \"batch_size\": "
+        "2}}\n");
     put(at / "keys.json",
         "{\n  \"optim\": {\"lerning_rate\": 1},\n  \"run\": {\"batch_size\": 2.5, \"seed\": 1, \"seed\": "
         "2},\n"

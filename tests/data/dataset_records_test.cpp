@@ -3,6 +3,7 @@
 
 #include "base/temporary_directory.hpp"
 #include "catch.hpp"
+#include "data/image_files.hpp"
 #include "quern/data/dataset.hpp"
 
 namespace quern {
@@ -84,7 +85,7 @@ TEST_CASE("translations lie as a source, and between marks; a longer row than th
   CHECK(ids_as_text(data, example.source) == "ab");
   CHECK(ids_as_text(data, example.inputs) == "\nxy");
   CHECK(ids_as_text(data, example.targets) == "xy\n");
-  CHECK(data.examples->length(0) == 5);
+  CHECK(data.examples->lengths(0).both() == 5);
   const auto [kind, message] = error_of(
       [&] { f.load(TaskKind::translation, "ab\txy\n" + std::string(17, 'a') + "\tx\nb\ty\na\tx\n"); });
   CHECK(kind == 3);
@@ -116,6 +117,67 @@ TEST_CASE("numbers come as they are; a split without a record is refused") {
   const auto [kind, message] = error_of([&] { f.load(TaskKind::regression, "a\t1.5\n"); });
   CHECK(kind == 3);
   CHECK_THAT(message, Catch::Contains("split has no record"));
+}
+
+TEST_CASE("every change that training would see is another fingerprint") {
+  Fixture f;
+  const auto print = [&](TaskKind task, const std::string& text, const std::string& name = "data.tsv") {
+    return f.load(task, text, name).fingerprint;
+  };
+  const std::string values = "a\t1\nb\t1e-7\n", again = print(TaskKind::regression, values);
+  CHECK(print(TaskKind::regression, values) == again);
+  CHECK(print(TaskKind::regression, "a\t1\nb\t4e-7\n") != again);
+  CHECK(print(TaskKind::regression, "a\t1.00000001\nb\t1e-7\n") != again);
+  CHECK(print(TaskKind::regression, "b\t1\na\t1e-7\n") != again);
+
+  f.config.labels = {"no", "yes"};
+  const std::string labels = print(TaskKind::classification, "a\tyes\nb\tno\n");
+  CHECK(print(TaskKind::classification, "a\tno\nb\tyes\n") != labels);
+  CHECK(print(TaskKind::classification, "a\tyes\nc\tno\n") != labels);
+  // Where a text ends and the next begins counts, whatever stands in them.
+  f.config.labels = {"c\td", "d", "no"};
+  const std::string end = "\n{\"text\": \"x\", \"label\": \"no\"}\n";
+  CHECK(print(TaskKind::classification, R"({"text": "a\tc", "label": "d"})" + end, "a.jsonl") !=
+        print(TaskKind::classification, R"({"text": "a", "label": "c\td"})" + end, "a.jsonl"));
+
+  f.config.labels = {"D", "N"}, f.config.tokenizer = "word";
+  const std::string tags = print(TaskKind::tagging, "the cat\tD N\na dog\tD N\n");
+  CHECK(print(TaskKind::tagging, "the cat\tN D\na dog\tD N\n") != tags);
+  CHECK(print(TaskKind::tagging, "the dog\tD N\na dog\tD N\n") != tags);
+
+  f.config.labels = {}, f.config.tokenizer = "char", f.shape.framing = Framing::memory;
+  const std::string pairs = print(TaskKind::translation, "ab\txy\nba\tyx\n");
+  CHECK(print(TaskKind::translation, "ab\tyx\nba\txy\n") != pairs);
+  CHECK(print(TaskKind::translation, "ba\txy\nab\tyx\n") != pairs);
+}
+
+TEST_CASE("the fingerprint of images holds their labels, the labels' names and their sides") {
+  Fixture f;
+  f.shape.patch_size = 2;
+  f.config.task = TaskKind::images;
+  const auto folder = [&](const std::vector<std::string>& places, const std::string& size = "4 2") {
+    std::filesystem::remove_all(f.directory / "images");
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const auto path = f.directory / "images" / (places[i] + ".pgm");
+      std::filesystem::create_directories(path.parent_path());
+      test::put(path, "P2 " + size + " 255 " + std::to_string(i) + " 0 0 0 0 0 0 0\n");
+    }
+    f.config.text = {(f.directory / "images").string()};
+    return load_dataset(f.config, f.shape).fingerprint;
+  };
+  const std::string first = folder({"a/0", "a/1", "b/2", "b/3"});
+  CHECK(folder({"a/0", "a/1", "b/2", "b/3"}) == first);
+  CHECK(folder({"a/0", "a/1", "a/2", "b/3"}) != first);  // the same pixels in the same order
+  CHECK(folder({"a/0", "a/1", "c/2", "c/3"}) != first);
+  CHECK(folder({"a/0", "a/1", "b/2", "b/3"}, "2 4") != first);
+
+  const auto idx = [&](const std::string& labels) {
+    test::put(f.directory / "images-idx3", test::idx(test::kIdxImages, {4, 2, 2}, std::string(16, '\7')));
+    test::put(f.directory / "labels-idx1", test::idx(test::kIdxLabels, {4}, labels));
+    f.config.text = {(f.directory / "images-idx3").string()};
+    return load_dataset(f.config, f.shape).fingerprint;
+  };
+  CHECK(idx({0, 1, 0, 1}) != idx({0, 1, 1, 0}));
 }
 
 TEST_CASE("a folder of images becomes patches behind an empty one, both splits mixed") {

@@ -159,3 +159,47 @@ TEST_CASE("evaluation windows carry the documents' beginnings", "[data]") {
                                             0, 0, 0, 7, 0, 0, 0, 0, 4, 4, 4, 4};
   CHECK(std::vector<std::int32_t>(batch.starts, batch.starts + 24) == wanted);
 }
+
+TEST_CASE("an evaluation of masks tells at least one token, and other masks are as they were drawn",
+          "[data]") {
+  constexpr std::int64_t T = 3;
+  const auto tokens = counting(2 * T + 2);  // windows of 3 + 3 + 1 tokens that count
+  const TokenView view{std::span<const std::uint16_t>(tokens)};
+  const Tokenizer tokenizer = Tokenizer::bytes();
+  int alone = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    const Masking masking{256, 256, seed};
+    EvalWindows windows(
+        view, tokenizer,
+        {.context_length = T, .stride = 0, .batch_size = 3, .batches = 0, .masking = masking});
+    REQUIRE(windows.batches() == 1);
+    const Batch batch = windows.batch(0);
+    REQUIRE(batch.rows == 3);
+    const std::vector<std::int32_t> inputs(batch.inputs, batch.inputs + 3 * T),
+        targets(batch.targets, batch.targets + 3 * T);
+    BatchBuffer drawn;
+    drawn.resize(3, T);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      drawn.fill(row, view, std::min(row * T, std::ssize(tokens) - 1 - T));
+      drawn.mask(row, masking, 0xffffffff, row);
+      if (row == 2) drawn.ignore(row, T - 1);
+    }
+    CHECK(batch.target_tokens == std::max<std::int64_t>(1, drawn.count_targets(3)));
+    if (drawn.count_targets(3) > 0) {
+      CHECK(std::equal(inputs.begin(), inputs.end(), drawn.inputs()));
+      CHECK(std::equal(targets.begin(), targets.end(), drawn.targets()));
+      continue;
+    }
+    ++alone;
+    const auto hidden = std::find_if(targets.begin(), targets.end(), [](auto t) { return t != kIgnore; });
+    REQUIRE(hidden != targets.end());
+    const std::int64_t at = hidden - targets.begin();
+    CHECK(*hidden == std::min(at / T * T, std::ssize(tokens) - 1 - T) + at % T);
+    CHECK(windows.batch(0).targets[at] == *hidden);
+    const double draw = mask_draw(masking, 0xffffffff, at / T, at % T);
+    for (const std::int64_t other : {0, 1, 2, 3, 4, 5, 8})  // those of the last window that count
+      CHECK(mask_draw(masking, 0xffffffff, other / T, other % T) >= draw);
+  }
+  CHECK(alone > 30);  // 0.85^7 of 200 are 64
+}

@@ -21,7 +21,7 @@ Examples some_examples(std::int64_t train, std::int64_t held_out = 5) {
     to.targets[0] = i % 2 == 0 ? kIgnore : id;
     to.source.assign(static_cast<std::size_t>(2 + i % 3), id);
   };
-  examples.length = [](std::int64_t i) { return 1 + i % 7 + 2 + i % 3; };
+  examples.lengths = [](std::int64_t i) { return Lengths{2 + i % 3, 1 + i % 7}; };
   return examples;
 }
 
@@ -94,10 +94,10 @@ TEST_CASE("by tokens, an epoch holds every example once, no batch too many token
     for (const std::int32_t id : ids_of(batch)) {
       ++seen[id];
       first_epoch.push_back(id);
-      longest = std::max<std::int64_t>(longest, examples.length(id));
-      shortest = std::min<std::int64_t>(shortest, examples.length(id));
+      longest = std::max<std::int64_t>(longest, examples.lengths(id).both());
+      shortest = std::min<std::int64_t>(shortest, examples.lengths(id).both());
     }
-    CHECK(batch.rows * longest <= 60);
+    CHECK(batch.rows * (batch.length + batch.source_length) <= 60);
     CHECK(longest - shortest <= 2);
   }
   CHECK(taken == 200);
@@ -113,6 +113,25 @@ TEST_CASE("by tokens, an epoch holds every example once, no batch too many token
   CHECK(second != first_epoch);
   std::sort(second.begin(), second.end());
   CHECK(std::unique(second.begin(), second.end()) == second.end());
+}
+
+TEST_CASE(
+    "by tokens, padding counts: many short rows of two sides are no larger a batch than few long ones") {
+  Examples examples = some_examples(3000);
+  examples.get = [](Split, std::int64_t i, Example& to) {
+    to.inputs.assign(static_cast<std::size_t>(1 + i % 3), 1);
+    to.targets = to.inputs;
+    to.source.assign(static_cast<std::size_t>(3 - i % 3), 1);
+  };
+  examples.lengths = [](std::int64_t i) { return Lengths{3 - i % 3, 1 + i % 3}; };  // 4 tokens each
+  ExampleSampler sampler(examples, order_of(WindowOrder::random, 1, 800));
+  std::int64_t largest = 0;
+  for (std::int64_t step = 0; step < 100; ++step) {
+    const Batch batch = sampler.batch(step, 0);
+    largest = std::max(largest, batch.rows * (batch.length + batch.source_length));
+  }
+  CHECK(largest <= 800);
+  CHECK(largest > 700);
 }
 
 TEST_CASE("an example that alone has too many tokens is refused") {

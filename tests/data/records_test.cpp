@@ -76,9 +76,11 @@ TEST_CASE("columns become records of each kind", "[data]") {
   const RecordSet tagged = read_records(scratch.write("t.tsv", "Ann  runs \tN V\n"), RecordKind::tags);
   CHECK(all(tagged)[0].tokens == Words{"Ann", "runs"});
   CHECK(all(tagged)[0].tags == Words{"N", "V"});
-  const RecordSet values = read_records(scratch.write("v.tsv", "a\t1e-3\nb\t -7 \n"), RecordKind::value);
+  const RecordSet values =
+      read_records(scratch.write("v.tsv", "a\t1e-3\nb\t -7 \nc\t3.4e38\n"), RecordKind::value);
   CHECK(all(values)[0].value == 1e-3);
   CHECK(all(values)[1].value == -7);
+  CHECK(all(values)[2].value == 3.4e38);
   CHECK(all(read_records(scratch.write("p.txt", "a b\tc d"), RecordKind::pair))[0].target == "c d");
 }
 
@@ -120,6 +122,17 @@ TEST_CASE("a fault in a record is one message with its place", "[data]") {
       {RecordKind::value, "a.tsv", "a\t3 apples\n", ":1", "expected a number", ""},
       {RecordKind::value, "a.tsv", "a\tnan\n", ":1", "expected a number", ""},
       {RecordKind::value, "a.tsv", "a\t1e999\n", ":1", "expected a number", ""},
+      {RecordKind::value, "a.tsv", "a\t-inf\n", ":1", "expected a number", ""},
+      {RecordKind::value, "a.tsv", "a\t1\nb\t 1e300 \n", ":2",
+       "expected a number from -3.4e38 to 3.4e38, found \"1e300\"",
+       "values are 32-bit floats: divide all of them by the same number"},
+      {RecordKind::value, "a.tsv", "a\t-1e39\n", ":1", "expected a number from -3.4e38 to 3.4e38", ""},
+      {RecordKind::value, "a.jsonl", "{\"text\": \"a\", \"value\": 1e39}\n", ":1:24",
+       "expected a number from -3.4e38 to 3.4e38, found 1e+39", "divide all of them by the same number"},
+      {RecordKind::value, "a.jsonl", "{\"text\": \"a\", \"value\": 1" + std::string(40, '0') + "}\n", ":1:24",
+       "expected a number from -3.4e38 to 3.4e38", ""},
+      {RecordKind::value, "a.jsonl", "{\"text\": \"a\", \"value\": 1e999}\n", ":1:24", "", ""},
+      {RecordKind::value, "a.jsonl", "{\"text\": \"a\", \"value\": NaN}\n", ":1:24", "", ""},
       {RecordKind::label, "a.tsv", "a\tb\n\x1B\xC3(\tx\n", ":2:2", "is not UTF-8", ""},
       {RecordKind::label, "a.tsv", "\n\t\nx\t\n", "", "no record: all of the 3 lines are blank", ""},
       {RecordKind::label, "a.tsv", "", "", "the text is empty", ""},

@@ -44,6 +44,11 @@ std::vector<std::string> images() {
           std::string("P6\n1 1\n7\n\x01\x02\x07")};
 }
 
+std::vector<std::string> pairs_of_files() {
+  return {std::string("ein Haus\nzwei\n\0a house\ntwo\n", 27), std::string("eins\r\n\nzwei\0one\n\ntwo", 20),
+          std::string("a\nb\n\0x\n", 7)};
+}
+
 }  // namespace
 
 std::vector<std::string> seeds_of(const std::string& target) {
@@ -51,6 +56,7 @@ std::vector<std::string> seeds_of(const std::string& target) {
   if (target == "safetensors") seeds = safetensors_files();
   if (target == "idx") seeds = idx_pairs();
   if (target == "image") seeds = images();
+  if (target == "parallel") seeds = pairs_of_files();
   const std::filesystem::path folder = std::filesystem::path(QUERN_SOURCE_DIR) / "tests/fuzz/seeds" / target;
   if (!std::filesystem::exists(folder)) return seeds;
   for (const DirectoryEntry& entry : Files().list(folder)) seeds.push_back(get(folder / entry.name));

@@ -47,15 +47,41 @@ TEST_CASE("a forward returns the weights of the layers and heads that are asked 
   REQUIRE(some.found.size() == 2);
   CHECK((some.found[0].layer == 0 && some.found[0].head == 1 && some.found[1].layer == 2));
   CHECK(some.found[1].weights == all.found[9].weights);
-  for (const auto& [layer, head, weights] : all.found) {
-    REQUIRE(weights.size() == B * T * T);
+  for (const AttentionProbe::Weights& found : all.found) {
+    REQUIRE((found.columns == T && !found.mixtures));
+    REQUIRE(found.weights.size() == B * T * T);
     for (std::size_t row = 0; row < B * T; ++row) {
       double sum = 0;
       for (std::size_t s = 0; s < T; ++s) {
-        const float weight = weights[row * T + s];
+        const float weight = found.weights[row * T + s];
         sum += double(weight);
         CHECK((s <= row % T ? weight > 0 : weight == 0));
       }
+      CHECK(std::abs(sum - 1) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("low-rank attention's weights are those of its mixtures") {
+  constexpr std::size_t R = 4;
+  ModelConfig config = small_config(PositionKind::learned);
+  config.architecture = Architecture::encoder;
+  config.attention = AttentionKind::low_rank;
+  config.rank = R;
+  Model model(config, false);
+  model.parameters().initialise(3);
+  const auto ids = some_ids();
+  Workspace workspace;
+  Tape tape(workspace, Mode::infer);
+  AttentionProbe probe;
+  model.logits(tape, {ids.data(), B, T}, nullptr, &probe);
+  REQUIRE(probe.found.size() == 12);
+  for (const AttentionProbe::Weights& found : probe.found) {
+    REQUIRE((found.columns == R && found.mixtures));
+    REQUIRE(found.weights.size() == B * T * R);
+    for (std::size_t row = 0; row < B * T; ++row) {
+      double sum = 0;
+      for (std::size_t r = 0; r < R; ++r) sum += double(found.weights[row * R + r]);
       CHECK(std::abs(sum - 1) < 1e-6);
     }
   }

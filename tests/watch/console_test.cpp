@@ -111,6 +111,23 @@ TEST_CASE("a terminal that redraws nothing gets lines that fit it") {
   CHECK(stage.drain() == "step    1/5000 0% | loss 1.873 (ema 1.87) | lr 5.7e-4 | 41.2k tok/s | ETA 42:39\n");
 }
 
+TEST_CASE("a step without a target has no loss, one that went wrong has a bad one") {
+  Stage stage(false, 1);
+  stage.console->on_start(start());
+  stage.drain();
+  StepEvent event = step(1);
+  event.loss = event.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  stage.console->on_step(event);
+  CHECK(stage.drain().starts_with("step    1/5000 0% | loss nan (ema nan) | lr 5.7e-4 | gnorm nan |"));
+  event.step = 2, event.tokens_per_second = 0;
+  stage.console->on_step(event);
+  CHECK(stage.drain().starts_with("step    2/5000 0% | loss - (ema -) | lr 5.7e-4 | gnorm - | 0 tok/s |"));
+  stage.console->on_step(step(3));
+  stage.drain();
+  stage.console->on_step(event);
+  CHECK(stage.drain().starts_with("step    2/5000 0% | loss - (ema 1.87) | lr 5.7e-4 | gnorm - |"));
+}
+
 TEST_CASE("a resumed run says from where, and counts its first step from there") {
   Stage stage(false, 100);
   StartEvent begin = start();

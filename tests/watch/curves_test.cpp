@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "base/temporary_directory.hpp"
 #include "catch.hpp"
@@ -84,6 +85,27 @@ TEST_CASE("other metrics and axes") {
   CHECK(holds(of(Metric::loss, XAxis::tokens), "target tokens\n"));
   CHECK(holds(of(Metric::loss, XAxis::time), "100\n"));  // 100 steps of a minute
   CHECK(holds(of(Metric::loss, XAxis::time), "minutes\n"));
+}
+
+TEST_CASE("a line passes over steps without a target, and its label tells the last loss there is") {
+  NamedMetrics toy = run("toy", 30);
+  std::vector<StepEvent>& steps = toy.metrics.steps;
+  for (const std::size_t i : {9, 10, 29}) {
+    steps[i].loss = steps[i].grad_norm = std::numeric_limits<double>::quiet_NaN();
+    steps[i].tokens_per_second = 0;
+  }
+  NamedMetrics without = toy;
+  std::erase_if(without.metrics.steps, [](const StepEvent& step) { return step.without_target(); });
+  REQUIRE(without.metrics.steps.size() == 27);
+  const std::string text = curves_picture({toy}, ascii());
+  CAPTURE(text);
+  CHECK(holds(text, "** train 1.704"));  // 1 + 3 e^(-29 / 20)
+  CHECK(text == curves_picture({without}, ascii()));
+  CHECK(curves_picture({toy}, ascii(Metric::grad_norm)) ==
+        curves_picture({without}, ascii(Metric::grad_norm)));
+  CHECK(holds(curves_picture({toy}, ascii(Metric::lr)), "each step, last 1e-3"));
+  steps[29].tokens_per_second = 1000;  // it went wrong
+  CHECK(holds(curves_picture({toy}, ascii()), "** train nan"));
 }
 
 TEST_CASE("a run without steps says so") {

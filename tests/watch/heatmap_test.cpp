@@ -1,6 +1,7 @@
 #include "quern/watch/heatmap.hpp"
 
 #include "catch.hpp"
+#include "quern/base/check.hpp"
 
 namespace quern {
 namespace {
@@ -41,6 +42,22 @@ TEST_CASE("a narrow terminal shows the last rows and columns") {
         "to #   0.750\n"
         " c .*  0.500\n");
   CHECK(heatmap_size({labels, labels}, terminal(false, true, 1)) == 1);
+  CHECK(heatmap(weights, {labels, {"1", "2", "3"}}, narrow) ==
+        "   23  max\n"
+        " a     1.000\n"
+        "to #   0.750\n"
+        " c .*  0.500\n");
+}
+
+TEST_CASE("rows and columns may differ in number, and there is a weight for each pair") {
+  CHECK(heatmap(std::vector<float>{1, 0, 0.5F, 0.25F, 0, 1}, {labels, {"1", "2"}}, terminal(false)) ==
+        "   12  max\n"
+        " a #   1.000\n"
+        "to #:  0.500\n"
+        " c  #  1.000\n");
+  for (const std::size_t n : {0, 6, 8, 10})
+    CHECK_THROWS_AS(heatmap(std::vector<float>(n), {labels, labels}, terminal(false)), Bug);
+  CHECK_THROWS_AS(heatmap({}, {labels, {}}, terminal(false)), Bug);
 }
 
 TEST_CASE("a token's label shows blanks and obeys nothing") {

@@ -1,6 +1,7 @@
 #include "quern/watch/run_summary.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "catch.hpp"
 
@@ -53,6 +54,18 @@ TEST_CASE("a run of which nothing is known yet") {
   CHECK_FALSE(summarise(metrics).max_steps);
   metrics.steps.clear();
   CHECK(summarise(metrics).max_steps == 0);  // one that only initialises goes to step 0
+}
+
+TEST_CASE("the training loss is that of the last step that had a target") {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  Metrics metrics = some_run();
+  metrics.steps.push_back({3, 200, none, std::nullopt, 0.1, none, 1000, 0});
+  CHECK(summarise(metrics).step == 3);
+  CHECK(summarise(metrics).train_loss == 3.25);
+  metrics.steps.push_back({4, 300, none, std::nullopt, 0.1, none, 1000, 100});  // it went wrong
+  CHECK(std::isnan(summarise(metrics).train_loss.value()));
+  metrics.steps = {metrics.steps[2]};
+  CHECK_FALSE(summarise(metrics).train_loss);
 }
 
 TEST_CASE("the status is the trainer's word, unless it works or could not speak") {

@@ -119,6 +119,8 @@ TEST_CASE("event files hold what a run tells, each record under its checksums") 
     board.on_step(step);
     step.step = 2, step.loss = std::numeric_limits<double>::quiet_NaN();
     board.on_step(step);
+    step.step = 3, step.tokens_per_second = 0, step.smoothed_loss = step.grad_norm = step.loss;
+    board.on_step(step);  // without a target
     board.on_eval({2, "val", 2.28, 4096, 0.4, true, {{"accuracy", 0.75}}});
     board.on_sample({2, "One", " day\n</script>"});
     const float weights[] = {-1, 0, 0.5F, 3};
@@ -133,6 +135,10 @@ TEST_CASE("event files hold what a run tells, each record under its checksums") 
   for (const std::string& record : records) CHECK(number_at<double>(field(record, {1}), 0) > 1.6e9);
   CHECK(scalars(records, "train/loss").at(1) == 2.31F);
   CHECK(std::isnan(scalars(records, "train/loss").at(2)));
+  CHECK(scalars(records, "train/loss").size() == 2);
+  CHECK(scalars(records, "train/smoothed_loss").empty());
+  CHECK(scalars(records, "train/gradient_norm").size() == 2);
+  CHECK(scalars(records, "train/tokens_per_second").at(3) == 0);
   CHECK(scalars(records, "train/learning_rate").at(1) == 0.001F);
   CHECK(scalars(records, "memory/resident_bytes").at(1) == 1 << 20);
   CHECK(scalars(records, "train/update_ratio").at(1) == 0.25F);

@@ -22,7 +22,8 @@ Isa isa();
 /// The processor's own name, as the kernel tells it; "unknown" when it does not.
 std::string_view cpu_name();
 
-/// Cores that this process may use: its affinity mask and its cgroup's quota.
+/// Cores that this process may use: its affinity mask and the CPU quotas of its cgroups, of either version
+/// and of all above its own; of a part of a core counts the whole.
 int usable_cores();
 
 }  // namespace quern

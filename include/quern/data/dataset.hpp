@@ -31,7 +31,8 @@ struct DataShape {
 /// A text, or examples.
 struct Dataset {
   Tokenizer tokenizer;
-  std::string name, fingerprint;
+  std::string name;
+  std::string fingerprint;  // of all that training sees of it, or of how it is drawn
   std::optional<Corpus> corpus;
   std::optional<Examples> examples;
   std::vector<std::string> labels;  // or tags, in the order of their numbers; none where tokens are told

@@ -28,7 +28,7 @@ struct EvalOptions {
 ///
 /// `batches` k > 0 takes k * batch_size of the W windows, those numbered floor(j * W / (k * batch_size)), and
 /// the whole split when there are no more than that. With masking, tokens that an earlier window counted are
-/// not told again.
+/// not told again; where so few tokens are evaluated that none would be told, the one with the least draw is.
 class EvalWindows {
  public:
   /// `tokens` and `tokenizer` outlive this; n >= T + 1. Throws Error(config) for a stride above T, which
@@ -51,6 +51,7 @@ class EvalWindows {
     std::int64_t ignored;  // targets at its beginning that an earlier window counted
   };
   Window window(std::int64_t j) const;
+  void hide_at_least_one();
 
   TokenView tokens_;
   const Tokenizer* tokenizer_;

@@ -17,6 +17,13 @@
 
 namespace quern {
 
+/// The tokens of an example.
+struct Lengths {
+  std::int64_t source = 0, inputs = 0;
+
+  std::int64_t both() const { return source + inputs; }
+};
+
 /// One row of a batch, before padding.
 struct Example {
   std::vector<std::int32_t> source;   // (S): what an encoder reads for a decoder, or empty
@@ -25,10 +32,10 @@ struct Example {
   float value = 0;                    // a number to tell
   std::vector<float> patches;         // (T,P): an image, whose inputs then count 0 … T - 1
 
-  std::int64_t longer_side() const {
-    return static_cast<std::int64_t>(std::max(source.size(), inputs.size()));
+  Lengths lengths() const {
+    return {static_cast<std::int64_t>(source.size()), static_cast<std::int64_t>(inputs.size())};
   }
-  std::int64_t both_sides() const { return static_cast<std::int64_t>(source.size() + inputs.size()); }
+  std::int64_t longer_side() const { return std::max(lengths().source, lengths().inputs); }
 };
 
 /// What the rows of a batch have besides inputs.
@@ -46,8 +53,7 @@ struct Examples {
   /// How many an evaluation of a split takes: all, or of those without end as many as of the held-out ones.
   std::int64_t evaluated(Split split) const { return split == Split::train && train > 0 ? train : held_out; }
   std::function<void(Split, std::int64_t index, Example& to)> get;
-  std::function<std::int64_t(std::int64_t index)> length;  // tokens of a training example, both sides, when
-                                                           // train is not 0
+  std::function<Lengths(std::int64_t index)> lengths;  // of a training example, when train is not 0
 };
 
 /// Gathers examples as a batch, padded to the longest of them. Lengths that vary are rounded up to multiples
@@ -81,8 +87,7 @@ struct ExampleOrder {
   WindowOrder order = WindowOrder::random;  // random: drawn with replacement; shuffle: each once an epoch
   std::uint64_t seed = 0;
   std::int64_t batch_size = 1;  // rows of a micro-batch
-  /// Above 0: as many rows as have, times the tokens of the longest (both sides, not rounded up), no more
-  /// than this, in place of batch_size.
+  /// Above 0: as many rows as have, padded, no more tokens than this (both sides), in place of batch_size.
   std::int64_t batch_tokens = 0;
   std::int64_t micro_batches = 1;
   std::int64_t context_length = 0;  // no side of an example is longer
@@ -113,9 +118,9 @@ class ExampleSampler {
   ExampleOrder order_;
   ExampleBuffer buffer_;
   // With batch_tokens, for the epoch at hand:
-  std::vector<std::int64_t> lengths_;  // (train), of each example
-  std::vector<std::int64_t> sorted_;   // (train), the examples by length
-  std::vector<std::int64_t> cuts_;     // where batches begin in sorted_, and its end
+  std::vector<Lengths> lengths_;      // (train), of each example
+  std::vector<std::int64_t> sorted_;  // (train), the examples by length
+  std::vector<std::int64_t> cuts_;    // where batches begin in sorted_, and its end
   std::int64_t epoch_ = -1;
 };
 

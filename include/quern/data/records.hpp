@@ -36,7 +36,7 @@ struct Record {
   std::string label;                // label
   std::vector<std::string> tokens;  // tags: words without space, tab and newline, at least one
   std::vector<std::string> tags;    // tags: one for each token, without them too
-  double value = 0;                 // value: finite
+  double value = 0;                 // value: finite, as a float too
   std::string target;               // pair
   std::string place;                // "reviews.jsonl:17", for messages about this record
 };
@@ -72,8 +72,9 @@ class RecordSet {
 /// Reads a file of JSON lines (.jsonl, .json) or columns (.tsv, .txt). Throws Error(file) for what
 /// read_texts refuses and, with file:line or file:line:column, for bytes that are not UTF-8, a line that is
 /// no JSON object, a key that is missing, unknown or of another type, a number of columns other than two, a
-/// token or tag that is not one word, tokens and tags of unequal count, a number that is none or not finite,
-/// and a file without a record; Error(config) for another ending of the name; Error(io) as read_texts.
+/// token or tag that is not one word, tokens and tags of unequal count, a number that is none, not finite or
+/// beyond a float, and a file without a record; Error(config) for another ending of the name; Error(io) as
+/// read_texts.
 RecordSet read_records(const std::string& path, RecordKind kind, std::uint64_t memory = physical_memory());
 
 /// Reads two files whose lines are pairs. Blank lines at the end of the longer one are skipped. Throws as

@@ -22,7 +22,11 @@ struct Masking {
   std::int32_t token = 0;       // the mask, a token beyond the tokenizer's
   std::int32_t vocabulary = 0;  // the tokenizer's tokens
   std::uint64_t seed = 0;
+  double share = 0.15;  // of the tokens, that are to be told
 };
+
+/// The draw in [0, 1) of a place: below masking.share its token is to be told.
+double mask_draw(const Masking& masking, std::uint32_t step, std::int64_t row, std::int64_t place);
 
 /// The inputs and targets of a batch, kept from one batch to the next so that no batch after the largest
 /// allocates.

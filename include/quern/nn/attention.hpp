@@ -26,6 +26,8 @@ struct AttentionProbe {
 
   struct Weights {
     std::int64_t layer, head;
+    std::int64_t columns;        // S: the keys, or low-rank attention's mixtures of them
+    bool mixtures;               // which of the two
     std::vector<float> weights;  // (B,T,S): each row sums to 1, or is 0 where nothing is seen
   };
   std::vector<Weights> found;  // in the order of layers, then heads

@@ -214,6 +214,12 @@ constexpr bool has_table(PositionKind position) {
   return position == PositionKind::learned || position == PositionKind::sinusoidal;
 }
 
+/// Whether the model can read nothing longer than context_length: its positions are a table, or its low-rank
+/// attention mixes so many places.
+constexpr bool ends_at_context_length(const ModelConfig& config) {
+  return has_table(config.position) || config.attention == AttentionKind::low_rank;
+}
+
 /// The hidden width of the feed-forward: d_ff, or what 0 means.
 inline std::int64_t hidden_width(const ModelConfig& config) {
   if (config.d_ff != 0) return config.d_ff;

@@ -130,8 +130,9 @@ struct RunConfig {
       "Updates of the weights; 0 initialises, saves step 0 and ends.");
     f("batch_size", batch_size, between(1, 1048576), "Sequences of one micro-batch.");
     f("batch_tokens", batch_tokens, between(0, 1e12),
-      "Above 0: examples of about one length make a micro-batch, as many as their number times the tokens of "
-      "the longest, both sides, allows, before lengths are rounded up; batch_size is that of evaluations then.");
+      "Above 0: examples of about one length make a micro-batch, as many as, padded, have no more tokens "
+      "than "
+      "this, both sides; batch_size is that of evaluations then.");
     f("grad_accumulation", grad_accumulation, between(1, 1048576), "Micro-batches of one update.");
     f("precision", precision,
       "Element type of the products and the activations; the residual stream, softmax, loss, gradients of "

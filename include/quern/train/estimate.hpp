@@ -55,7 +55,7 @@ struct RunEstimate {
 
 /// Plans the steps of `config`, whose vocabulary is stated, and evaluations over so many windows (0: there
 /// are none), for the threads that thread_count() says. With run.batch_tokens a micro-batch is taken to have
-/// as many rows of full length as these make; one whose sides are of very different lengths may be larger.
+/// as many rows of full length as these make.
 /// Throws Error memory for what is beyond all machines (2^50 numbers in one tensor).
 RunEstimate estimate(const Config& config, std::int64_t evaluation_windows);
 

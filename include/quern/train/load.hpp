@@ -33,6 +33,10 @@ std::string_view read_part(const LoadedRun& run, std::string_view prompt);
 /// The config that a run was created with.
 Config load_run_config(Files& files, const std::filesystem::path& run);
 
+/// Throws Error(file), naming `path`, where the config of a run asks for what its tokenizer or its labels do
+/// not have: the files of a run may come from somebody else.
+void check_settled(const Config& config, const Tokenizer& tokenizer, const std::filesystem::path& path);
+
 /// The config as it stands in a run: QUERN_THREADS changes nothing in it. ErrorKind::file when it is missing.
 Config stored_config(Files& files, const std::filesystem::path& run);
 

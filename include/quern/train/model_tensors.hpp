@@ -20,4 +20,8 @@ std::vector<safetensors::TensorEntry> optim_entries(ParamStore& parameters);
 void read_model(const LoadedCheckpoint& from, ParamStore& parameters);
 void read_moments(const LoadedCheckpoint& from, ParamStore& parameters);
 
+/// Throws Error(file), naming the tensor, unless all weights and moments of a checkpoint are finite: training
+/// cannot go on from others.
+void require_finite(const LoadedCheckpoint& from);
+
 }  // namespace quern

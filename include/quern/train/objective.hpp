@@ -9,7 +9,7 @@
 
 namespace quern {
 
-/// What comes out of the model: model.head, or what data.task asks for.
+/// What comes out of the model: what data.task asks for. A config that states another model.head is refused.
 HeadKind head_of(const Config& config);
 
 /// Whether a task asks questions that have texts as answers.

@@ -11,6 +11,7 @@
 #include "quern/data/dataset.hpp"
 #include "quern/nn/model.hpp"
 #include "quern/train/batches.hpp"
+#include "quern/train/checkpoint_state.hpp"
 #include "quern/train/checkpoint_store.hpp"
 #include "quern/train/config.hpp"
 #include "quern/train/spikes.hpp"
@@ -20,7 +21,7 @@
 
 namespace quern {
 
-/// What a step did.
+/// What a step did. Without a target there is no loss and no gradient: the first three are NaN.
 struct StepResult {
   double loss = 0, smoothed = 0;  // nats per target token
   double gradient_norm = 0;       // before clipping
@@ -44,26 +45,16 @@ StepResult train_step(Model& model, Workspace& workspace, TrainBatches& batches,
 /// Trains a run from where `model` stands to its last step.
 class Trainer {
  public:
-  struct Progress {  // what a checkpoint keeps of the loop
-    std::int64_t step = 0, tokens = 0, evaluated = -1;
-    std::optional<double> best_loss;
-    std::int64_t best_step = 0;
-    std::int64_t skipped = 0;         // positions in the order of batches that rollbacks have left out
-    std::int64_t skips_in_a_row = 0;  // steps that were not applied, up to this one
-    std::int64_t bad_step = 0;        // the latest step that made the run go back …
-    std::int64_t rollbacks = 0;       // … how often, without passing it
-  };
-
   Trainer(const Config& config, const Dataset& data, Model& model, CheckpointStore& store,
           JsonlWriter& metrics, Observers& observers, Tracer& tracer);
 
-  /// Takes weights, moments and progress from a checkpoint.
+  /// Takes weights, moments and progress from a checkpoint, whose numbers are finite (see require_finite).
   void restore(const LoadedCheckpoint& checkpoint);
 
   /// Returns 0, or 128 + the signal that stopped it. Errors leave after on_end.
   int run();
 
-  const Progress& progress() const { return progress_; }
+  const TrainProgress& progress() const { return progress_; }
 
  private:
   void loop();
@@ -85,7 +76,7 @@ class Trainer {
   void end(const char* status);
   void tell_distributions();
   void tell(const std::string& text);
-  nlohmann::json state();
+  CheckpointState state();
   double seconds() const;  // since this object was made
 
   const Config& config_;
@@ -98,10 +89,11 @@ class Trainer {
   Workspace workspace_;
   TrainBatches batches_;
   std::optional<EvalBatches> validation_;
-  Progress progress_;
+  TrainProgress progress_;
   SpikeWatch spikes_;
   std::optional<std::int64_t> begin_bytes_;  // of the metrics before step 0; empty when resumed
   std::vector<AnomalyEvent> undone_{};       // the rollbacks since the last save
+  std::int64_t finite_step_ = 0;             // the latest whose weights were looked at, and finite
   std::int64_t saved_ = -1;                  // step of the last save
   std::int64_t not_saved_ = -1;              // step of the last save that failed
   std::int64_t failed_saves_ = 0;            // in a row

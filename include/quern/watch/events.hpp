@@ -7,6 +7,7 @@
 // initial model.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,7 +59,8 @@ struct StepPhases {
   double optimizer = 0;  // the gradient's norm and the update
 };
 
-/// One update.
+/// One update. Without a target that counts there is none, nor a loss or a gradient: loss, smoothed loss and
+/// norm are NaN.
 struct StepEvent {
   std::int64_t step = 0;    // from 1
   std::int64_t tokens = 0;  // target tokens since step 0, this step included
@@ -72,6 +74,9 @@ struct StepEvent {
   std::int64_t rss = 0;  // bytes of the process in physical memory after it; 0: not known
   std::optional<double> update_ratio =
       std::nullopt;  // L2 norm of the weights' change over that of the weights
+
+  /// Whether no target counted, so that a NaN is a number that is missing and not one that went wrong.
+  bool without_target() const { return tokens_per_second == 0 && std::isnan(loss); }
 };
 
 /// A number that tells how well a task is done, such as accuracy.

@@ -16,8 +16,8 @@ struct HeatmapLabels {
 
 /// One row of text for each row of `weights` (rows,columns): the row's label, a shade for each column
 /// relative to the row's largest weight, and that weight. A header names the columns by the beginnings of
-/// their labels. A terminal that is too narrow gets the last columns that fit, and of a square matrix as many
-/// rows.
+/// their labels. A terminal that is too narrow gets the last columns that fit, and where rows and columns
+/// have the same names as many rows.
 std::string heatmap(std::span<const float> weights, const HeatmapLabels& labels, const Terminal& terminal);
 
 /// How many of the columns heatmap() shows.

@@ -1,6 +1,7 @@
 // metrics.jsonl, the truth about a run: one JSON object a line, written as training goes and read by
 // everything that draws a run. Numbers are printed in the shortest form that reads back to the same double;
-// what is not finite has no JSON form, is written as null and read as NaN.
+// what is not finite has no JSON form, is written as null and read as NaN; so is what a step without a target
+// has not, its loss and its gradient's norm ("tokens_per_second" is 0).
 //
 //   {"event":"start","time":…,"parameters":…,"train_tokens":…,"val_tokens":…,…}
 //   {"event":"step","time":…,"step":20,"tokens":15360,"loss":2.31,"lr":0.001,"grad_norm":0.8,"ms":31.2,

@@ -15,7 +15,7 @@ struct RunSummary {
   std::int64_t step = 0;                   // steps done
   std::optional<std::int64_t> max_steps;   // the run ends after this step; nothing: not told
   std::optional<EvalEvent> best;           // lowest validation loss
-  std::optional<double> train_loss;        // of the last step
+  std::optional<double> train_loss;        // of the last step that had a target
   std::optional<std::int64_t> parameters;  // trainable numbers; nothing: not told
   std::int64_t tokens = 0;                 // target tokens since step 0
   double seconds = 0;                      // as the time axis of curves counts them
