@@ -89,7 +89,7 @@ Pool::~Pool() {
 void* Pool::allocate(std::size_t bytes) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), alignment);
   Header* block = nullptr;
-  for (auto it = free_.lower_bound(bytes); it != free_.end() && it->first <= bytes + bytes / 4; ++it) {
+  for (auto it = free_.lower_bound(bytes); it != free_.end() && it->first <= 2 * bytes; ++it) {
     if (it->second == nullptr) continue;
     block = it->second;
     it->second = block->next;

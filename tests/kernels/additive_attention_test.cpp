@@ -147,6 +147,20 @@ TEST_CASE("what lies in hidden keys reaches no additive score") {
   }
 }
 
+TEST_CASE("a NaN or an infinity in a query or a key that is seen is not swallowed by its additive score") {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t T : {1, 20})
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
+      Inputs in({1, T, 20, 1, 8}, {false, 0, nullptr}), of_query = in;
+      in.k[3 * 8 + 5] = bad;
+      for (const float x : run(in).out) CHECK(std::isnan(x));
+      of_query.q[static_cast<std::size_t>(T - 1) * 8 + 5] = bad;
+      const Results got = run(of_query);
+      for (std::size_t i = 0; i < got.out.size(); ++i)
+        CHECK(std::isnan(got.out[i]) == (i >= static_cast<std::size_t>(T - 1) * 8));
+    }
+}
+
 TEST_CASE("additive scores give the same bits on one thread and on two") {
   Inputs in({3, 70, 70, 4, 20, 2});
   in.options.dropout = Dropout(RandomStream(5, 6, 7), 0.2, 0);

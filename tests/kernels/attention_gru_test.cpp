@@ -227,17 +227,20 @@ TEST_CASE("the attention decoder adds to gradients that are there, and does with
   CHECK(dgates == std::vector<float>(dgates.size(), 0));
 }
 
-TEST_CASE("scores of the attention decoder overflow nowhere, and a NaN is not swallowed") {
+TEST_CASE("scores of the attention decoder overflow nowhere; no NaN or infinity is swallowed") {
   Inputs in({2, 4, 20, 9, 12, 14});
   for (float& v : in.numbers.v) v *= 1000;
   Results got = run(in);
   for (const auto* all : got.gradients.all())
     for (const float x : *all) REQUIRE(std::isfinite(x));
-  in.numbers.keys[(9 + 3) * 12 + 5] = poison(1)[0];
-  got = run(in);
-  for (std::size_t i = 0; i < 80; ++i) {
-    CHECK(std::isfinite(got.out[i]));
-    CHECK(std::isnan(got.out[80 + i]));
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {poison(1)[0], inf, -inf}) {
+    in.numbers.keys[(9 + 3) * 12 + 5] = bad;
+    got = run(in);
+    for (std::size_t i = 0; i < 80; ++i) {
+      CHECK(std::isfinite(got.out[i]));
+      CHECK(std::isnan(got.out[80 + i]));
+    }
   }
 }
 

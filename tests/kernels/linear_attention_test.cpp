@@ -264,15 +264,23 @@ TEST_CASE("linear attention adds to a gradient that is there, and skips one that
   }
 }
 
-TEST_CASE("a NaN that linear attention sees is not swallowed") {
-  for (const std::int64_t M : {0, 24}) {
-    Inputs in({1, 20, 20, 1, 8}, M, true);
-    in.k[in.n.k(0, 10, 0, 3)] = std::numeric_limits<float>::quiet_NaN();
-    const Results got = run(in);
-    CHECK(std::isfinite(got.out[in.n.q(0, 9, 0, 0)]));
-    CHECK(std::isnan(got.out[in.n.q(0, 10, 0, 0)]));
-    CHECK(std::isnan(got.out[in.n.q(0, 19, 0, 0)]));
-  }
+TEST_CASE("a NaN or an infinity that linear attention sees is not swallowed") {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t M : {0, 1, 24})
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf})
+      for (const std::int64_t token : {0, 10}) {
+        CAPTURE(M, bad, token);
+        const Inputs clean({1, 20, 20, 1, 8}, M, true);
+        Inputs of_key = clean, of_query = clean;
+        of_key.k[clean.n.k(0, token, 0, 3)] = bad;
+        const Results by_key = run(of_key);
+        of_query.q[clean.n.q(0, token, 0, 3)] = bad;
+        const Results by_query = run(of_query);
+        for (std::int64_t t = 0; t < 20; ++t) {
+          CHECK(std::isnan(by_key.out[clean.n.q(0, t, 0, 0)]) == (t >= token));
+          CHECK(std::isnan(by_query.out[clean.n.q(0, t, 0, 0)]) == (t == token));
+        }
+      }
 }
 
 TEST_CASE("linear attention gives the same bits on one thread and on two") {

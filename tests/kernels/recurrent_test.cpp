@@ -214,16 +214,24 @@ TEST_CASE("recurrent layers add to a gradient that is there, and skip one that n
     }
 }
 
-TEST_CASE("a NaN that a recurrent layer reads is not swallowed") {
-  for (const Cell cell : cells) {
-    Inputs in({2, 6, 8, cell});
-    in.gates[(6 + 3) * in.n.N() + 2] = std::numeric_limits<float>::quiet_NaN();
-    const Results got = run(in);
-    for (std::size_t t = 0; t < 6; ++t) {
-      CHECK(std::isfinite(got.out[t * 8 + 2]));
-      CHECK(std::isnan(got.out[(6 + t) * 8 + 2]) == (t >= 3));
-    }
-  }
+TEST_CASE("a NaN or an infinity that a recurrent layer reads, at any gate, is not swallowed") {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const Cell cell : cells)
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf})
+      for (std::size_t gate = 0; gate < static_cast<std::size_t>(gate_count(cell)); ++gate) {
+        CAPTURE(static_cast<int>(cell), bad, gate);
+        Inputs in({2, 6, 8, cell});
+        in.gates[(6 + 3) * in.n.N() + gate * 8 + 2] = bad;
+        const Results got = run(in);
+        for (std::size_t t = 0; t < 6; ++t) {
+          CHECK(std::isfinite(got.out[t * 8 + 2]));
+          CHECK(std::isnan(got.out[(6 + t) * 8 + 2]) == (t >= 3));
+        }
+        Inputs of_bias({2, 6, 8, cell});
+        of_bias.bias[gate * 8 + 2] = bad;
+        const Results all = run(of_bias);
+        for (std::size_t row = 0; row < 12; ++row) CHECK(std::isnan(all.out[row * 8 + 2]));
+      }
 }
 
 TEST_CASE("a recurrent layer saturates without overflow") {

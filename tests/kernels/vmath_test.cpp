@@ -82,12 +82,15 @@ TEST_CASE("tanh is within 2 ulp and erf within 3, to their limits", "[vmath]") {
   CHECK(ulps(Function::tanh, magnitudes(1e-30, 1e30), std::tanh) < 2);
   CHECK(ulps(Function::erf, sweep(-5, 5), std::erf) < 3);
   CHECK(ulps(Function::erf, magnitudes(1e-30, 1e30), std::erf) < 3);
+  const float huge = std::numeric_limits<float>::max();
   for (const Function f : {Function::tanh, Function::erf}) {
-    const auto y = evaluate(f, {-inf, inf, -0.0F, 0.0F});
+    const auto y = evaluate(f, {-huge, huge, -0.0F, 0.0F, -inf, inf});
     CHECK(y[0] == -1);
     CHECK(y[1] == 1);
     CHECK((y[2] == 0 && std::signbit(y[2])));
     CHECK((y[3] == 0 && !std::signbit(y[3])));
+    if (f == Function::erf) CHECK((y[4] == -1 && y[5] == 1));
+    if (f == Function::tanh) CHECK((std::isnan(y[4]) && std::isnan(y[5])));
   }
 }
 

@@ -1,18 +1,13 @@
 // What a run does about numbers that are not finite, through whole runs.
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/temporary_directory.hpp"
 #include "catch.hpp"
 #include "error_of.hpp"
-#include "quern/train/checkpoint_store.hpp"
 #include "quern/train/load.hpp"
-#include "quern/train/model_tensors.hpp"
-#include "quern/train/optimizer.hpp"
 #include "quern/train/session.hpp"
-#include "quern/train/trainer.hpp"
 #include "quern/watch/metrics.hpp"
 
 using namespace quern;
@@ -220,62 +215,4 @@ TEST_CASE("rollback: three times without passing the step, then exit 5; every ro
   REQUIRE(metrics.anomalies.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(metrics.anomalies[i].action == (i < 3 ? "rollback" : "stop"));
   CHECK(metrics.end->status == "diverged");
-}
-
-namespace {
-
-/// Makes a weight infinite once, after a step, as an update might.
-class Saboteur final : public Observer {
- public:
-  Saboteur(Model& model, std::int64_t step) : model_(model), step_(step) {}
-  void on_step(const StepEvent& event) override {
-    if (event.step != step_) return;
-    model_.parameters().all().front().slot.value.f32()[0] = std::numeric_limits<float>::infinity();
-    step_ = -1;
-  }
-
- private:
-  Model& model_;
-  std::int64_t step_;
-};
-
-}  // namespace
-
-TEST_CASE("a weight that an update makes infinite is never saved, and with rollback the run passes it") {
-  Fixture f({});
-  for (const std::int64_t step : {12, 13, 40}) {  // a save is due, the next step finds it, the last save
-    for (const char* policy : {"stop", "skip", "rollback"}) {
-      CAPTURE(step, policy);
-      const std::filesystem::path run = f.directory / (policy + std::to_string(step));
-      std::filesystem::create_directory(run);
-      const RunPlan plan = plan_run(
-          {(f.directory / "config.json").string()},
-          {"data.text=" + (f.directory / "values.tsv").string(), std::string("run.on_nonfinite=") + policy});
-      Model model(plan.config.model, true, Type::f32);
-      model.parameters().initialise(plan.config.run.seed);
-      CheckpointStore store(f.files, run);
-      JsonlWriter metrics(f.files, run / "metrics.jsonl");
-      Saboteur saboteur(model, step);
-      Observers observers;
-      observers.add(metrics);
-      observers.add(saboteur);
-      Tracer tracer(f.files, plan.config.run, run / "trace.json");
-      Trainer trainer(plan.config, plan.data, model, store, metrics, observers, tracer);
-      // A step that a bad weight spoils can be skipped, but no later one is better.
-      if (policy == std::string("rollback")) {
-        CHECK(trainer.run() == 0);
-        check_steps(read_run(run.string()), 40);
-      } else {
-        CHECK(error_of([&] { trainer.run(); }).kind == ErrorKind::diverged);
-      }
-      const Metrics told = read_run(run.string());
-      REQUIRE(!told.anomalies.empty());
-      CHECK(told.anomalies.back().text.find(model.parameters().all().front().name + " (value)") !=
-            std::string::npos);
-      for (const std::int64_t saved : store.steps()) {
-        read_model(open_checkpoint(f.files, store.path_of(saved)), model.parameters());
-        CHECK(first_nonfinite_value(model.parameters()).empty());
-      }
-    }
-  }
 }

@@ -54,7 +54,7 @@ class Arena {
 /// nobody may touch one.
 enum class Backing { memory, none };
 
-/// Blocks by size. A freed block is kept for the next request of its size (or up to a quarter less). Blocks
+/// Blocks by size. A freed block is kept for the next request of its size (or down to half of it). Blocks
 /// of a megabyte and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer
 /// builds.
 class Pool {

@@ -27,7 +27,8 @@ constexpr bool is_gated(Activation activation) {
 ///   silu      x / (1 + exp(-x))
 ///   swiglu    silu(gate) * value
 ///   geglu     gelu(gate) * value
-/// Finite for every finite x whose result is; NaN stays NaN. y may be pre's own buffer when there is no gate.
+/// Finite for every finite x whose result is; NaN stays NaN, and an infinity becomes it rather than the
+/// limit, which would hide it. y may be pre's own buffer when there is no gate.
 /// // (R,F)
 void activation_forward(Tensor y, Tensor pre, Activation activation);
 
@@ -43,7 +44,7 @@ void activation_forward(Tensor y, Tensor pre, Activation activation);
 /// dy's, pre's.  // y, dy (R,F); dpre, pre (R,F) or (R,2F)
 void activation_backward(Tensor dpre, Tensor y, Tensor dy, Tensor pre, Activation activation);
 
-/// y = tanh(x); y may be x's own buffer.  // (R,C), of one type
+/// y = tanh(x), NaN for an infinite x; y may be x's own buffer.  // (R,C), of one type
 void tanh_forward(Tensor y, Tensor x);
 
 /// dx = dy * (1 - y^2) + beta * dx, from what forward wrote; dx may be dy's own buffer. An empty sink is

@@ -4,53 +4,50 @@
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
-// NaN passes through both: a comparison with it is false.
-QUERN_INLINE vf at_least(vf x, float low) { return x < low ? broadcast(low) : x; }
-QUERN_INLINE vf at_most(vf x, float high) { return x > high ? broadcast(high) : x; }
-
 constexpr float gelu_slope = 0x1.988454p-1F;  // sqrt(2 / pi)
 constexpr float gelu_cube = 0.044715F;
 constexpr float normal_peak = 0x1.988454p-2F;  // 1 / sqrt(2 pi)
 constexpr float sqrt_half = 0x1.6a09e6p-1F;
 
-// Each gives f(x), and f'(x) as well when `slope` is not null. Outside of [-10, 12] the tanh form, outside of
-// [-16, 16] the erf form is 0 or x to the last digit. Staying inside keeps inf * 0 away.
+// Each gives f(x), NaN for an infinite x, and f'(x) as well when `slope` is not null. Outside of [-10, 12]
+// the tanh form, outside of [-16, 16] the erf form is 0 or x to the last digit. Staying inside keeps the
+// squares of large numbers finite.
 
 /// x * s, s = 1 / (1 + exp(-2u)), u = sqrt(2/pi) * (x + 0.044715 x^3)
 QUERN_INLINE vf gelu(vf x, vf* slope) {
   const vf low = at_least(x, -10), z = at_most(low, 12), square = z * z;
-  const vf e = exp((-2 * gelu_slope) * z * (1.0F + gelu_cube * square)), s = 1.0F / (1.0F + e);
+  const vf e = exp_below((-2 * gelu_slope) * z * (1.0F + gelu_cube * square)), s = 1.0F / (1.0F + e);
   if (slope != nullptr) {
     const vf twice_du = (2 * gelu_slope) * (1.0F + (3 * gelu_cube) * square);
     *slope = s + z * s * (e * s) * twice_du;  // 1 - s = e * s, which keeps its digits near s = 1
   }
-  return low * s;
+  return low * s + nan_unless_finite(x);
 }
 
 /// x * Phi(x), by the tail Phi(-|x|) = erfc(|x| / sqrt(2)) / 2
 QUERN_INLINE vf gelu_erf(vf x, vf* slope) {
   const vf low = at_least(x, -16), z = at_most(low, 16);
-  const vf bell = exp(-0.5F * (z * z)), tail = 0.5F * erfc_scaled(abs(z) * sqrt_half) * bell;
+  const vf bell = exp_below(-0.5F * (z * z)), tail = 0.5F * erfc_scaled(abs(z) * sqrt_half) * bell;
   if (slope != nullptr) *slope = (z < 0 ? tail : 1.0F - tail) + z * bell * normal_peak;
-  return z < 0 ? z * tail : low - z * tail;
+  return (z < 0 ? z * tail : low - z * tail) + nan_unless_finite(x);
 }
 
 QUERN_INLINE vf relu(vf x, vf* slope) {
   if (slope != nullptr) *slope = x > 0 ? broadcast(1) : vf{};
-  return at_least(x, 0);
+  return at_least(x, 0) + nan_unless_finite(x);
 }
 
 QUERN_INLINE vf relu2(vf x, vf* slope) {
   const vf high = at_least(x, 0);
   if (slope != nullptr) *slope = high + high;
-  return high * high;
+  return high * x + 0.0F;  // NaN for -inf; the zero's sign is that of a square
 }
 
 /// x * s, s = 1 / (1 + exp(-x)); below -80 exp would near the largest float: there the result is 0 to 1e-33.
 QUERN_INLINE vf silu(vf x, vf* slope) {
-  const vf low = at_least(x, -80), z = at_most(low, 80), e = exp(-z), s = 1.0F / (1.0F + e);
+  const vf low = at_least(x, -80), z = at_most(low, 80), e = exp_normal(-z), s = 1.0F / (1.0F + e);
   if (slope != nullptr) *slope = s + z * s * (e * s);
-  return low * s;
+  return low * s + nan_unless_finite(x);
 }
 
 template <class T, class F>

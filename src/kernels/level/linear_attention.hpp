@@ -87,12 +87,13 @@ QUERN_INLINE vf only_tokens(vf x, const Chunk& c, int64_t j, float fill) {
   return lane_numbers() + static_cast<int32_t>(j) < static_cast<int32_t>(c.count) ? x : broadcast(fill);
 }
 
-/// phi (M, chunk) = elu(x) + 1.
+/// phi (M, chunk) = elu(x) + 1; NaN for an infinite x.
 static inline void elu_features(float* phi, const float* x, const Chunk& c, int64_t width) {
   for (int64_t m = 0; m < width; ++m)
     each_vector(c, [&](int64_t j) QUERN_LAMBDA {
       const vf v = load(x + m * chunk + j);
-      store(phi + m * chunk + j, only_tokens(v > 0 ? v + 1.0F : exp(v), c, j, 0));
+      const vf f = (v > 0 ? v + 1.0F : exp_below(v)) + nan_unless_finite(v);
+      store(phi + m * chunk + j, only_tokens(f, c, j, 0));
     });
 }
 
@@ -137,7 +138,7 @@ static inline void key_features(float* phi, const LinearAttentionHead& head, con
   each_vector(c, [&](int64_t j) QUERN_LAMBDA {
     vf squares = {};
     for (int64_t d = 0; d < head.width; ++d) squares += load(x + d * chunk + j) * load(x + d * chunk + j);
-    store(less + j, 0.5F * squares);
+    store(less + j, 0.5F * squares + nan_unless_finite(squares));
     store(most + j, only_tokens(load(most + j) - 0.5F * squares, c, j, -__builtin_inff()));
   });
   if (raise) {

@@ -5,7 +5,11 @@
 namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
-QUERN_INLINE vf sigmoid(vf x) { return 1.0F / (1.0F + exp(-x)); }
+/// NaN for an infinite x. Where e^-x is too small to count, it may stay as it is at 87.
+QUERN_INLINE vf sigmoid(vf x) {
+  const vf z = at_least(-x, -87), e = z <= 88.72283F ? exp_normal(z) : broadcast(__builtin_inff());
+  return 1.0F / (1.0F + e) + nan_unless_finite(x);
+}
 
 /// What dy of y = sigmoid(x) or tanh(x) is for x.
 QUERN_INLINE vf through_sigmoid(vf dy, vf y) { return dy * y * (1.0F - y); }

@@ -3,7 +3,8 @@
 //   exp    1.5 ulp; 0 below -87.3365 (where the result leaves the normal numbers), inf above 88.7228
 //   tanh   2 ulp;  erf  3 ulp
 //   erfc   relative 1e-6 for 0 <= x <= 4, 1e-5 up to 9.1 (the rounding of x^2); 0 beyond 9.35
-// NaN gives NaN; infinities give the limits. The coefficients are minimax polynomials (Remez) of our own.
+// NaN gives NaN; infinities give the limits, but for tanh, which gives NaN (see nan_unless_finite). The
+// coefficients are minimax polynomials (Remez) of our own.
 // Included only by src/kernels/level/*.cpp.
 #pragma once
 
@@ -21,8 +22,17 @@ QUERN_INLINE vf abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 /// `magnitude` (not negative) with the sign of `of`.
 QUERN_INLINE vf with_sign(vf magnitude, vf of) { return (vf)((vi)magnitude | ((vi)of & (-0x7fffffff - 1))); }
 
-/// e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2.
-QUERN_INLINE vf exp(vf x) {
+// NaN passes through both: a comparison with it is false.
+QUERN_INLINE vf at_least(vf x, float low) { return x < low ? broadcast(low) : x; }
+QUERN_INLINE vf at_most(vf x, float high) { return x > high ? broadcast(high) : x; }
+
+/// 0 with the sign of x; NaN where x is not finite. A function that is finite far out, too, with a slope of
+/// 0, would hide an infinity from all that comes behind it, the gradient included; with this added it does
+/// not, and what it makes of any other x stays as it is, a negative zero too.
+QUERN_INLINE vf nan_unless_finite(vf x) { return x * 0.0F; }
+
+/// e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2, where it is a normal number; elsewhere anything.
+QUERN_INLINE vf exp_normal(vf x) {
   const vf magic = broadcast(0x1.8p23F);  // adding it rounds to an integer, which then stands in the low bits
   const vf shifted = x * 0x1.715476p+0F + magic;
   const vf n = shifted - magic;
@@ -32,8 +42,14 @@ QUERN_INLINE vf exp(vf x) {
   q = q * r + 0.16666520679061853F;
   q = q * r + 0.49999993450972435F;
   const vf p = (r * r) * q + r + 1.0F;
-  vf y = (vf)((vu)p + ((vu)shifted << 23));
-  y = x <= 88.72283F ? y : x * __builtin_inff();  // inf, or NaN for NaN
+  return (vf)((vu)p + ((vu)shifted << 23));
+}
+
+/// e^x for x <= 88.7228; anything for a larger one, and for NaN.
+QUERN_INLINE vf exp_below(vf x) { return x < -87.3365F ? vf{} : exp_normal(x); }
+
+QUERN_INLINE vf exp(vf x) {
+  const vf y = x <= 88.72283F ? exp_normal(x) : x * __builtin_inff();  // inf, or NaN for NaN
   return x < -87.3365F ? vf{} : y;
 }
 
@@ -44,8 +60,8 @@ QUERN_INLINE vf tanh(vf x) {
   p = p * s + 0.1333144219848037F;
   p = p * s - 0.33333281942022297F;
   const vf small = (p * s) * a + a;
-  const vf large = 1.0F - 2.0F / (exp(a + a) + 1.0F);
-  return with_sign(a < 0.625F ? small : large, x);
+  const vf large = 1.0F - 2.0F / (exp_normal(at_most(a + a, 80)) + 1.0F);
+  return with_sign(a < 0.625F ? small : large, x) + nan_unless_finite(x);
 }
 
 /// erfc(z) / exp(-z^2) for z >= 0: a polynomial in t = 1 / (1 + 0.4 z).
