@@ -12,9 +12,16 @@ namespace quern {
 
 namespace fs = std::filesystem;
 
-void replace_file_durably(Files& files, const fs::path& path, std::string_view content) {
-  const fs::path directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const fs::path temporary = directory / temporary_name(path.filename().string());
+namespace {
+
+fs::path directory_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+}  // namespace
+
+void replace_file(Files& files, const fs::path& path, std::string_view content) {
+  const fs::path temporary = directory_of(path) / temporary_name(path.filename().string());
   File file = files.create(temporary);
   try {
     file.preallocate(content.size());
@@ -30,7 +37,11 @@ void replace_file_durably(Files& files, const fs::path& path, std::string_view c
     }
     throw;
   }
-  files.sync_directory(directory);
+}
+
+void replace_file_durably(Files& files, const fs::path& path, std::string_view content) {
+  replace_file(files, path, content);
+  files.sync_directory(directory_of(path));
 }
 
 std::string temporary_name(std::string_view stem) {

@@ -197,8 +197,8 @@ void CheckpointStore::prune(std::int64_t keep, std::optional<std::int64_t> best)
 void CheckpointStore::discard_after(std::int64_t step) {
   std::vector<std::int64_t> doomed = steps();
   std::erase_if(doomed, [&](std::int64_t other) { return other <= step; });
+  if (!latest_is(step)) point_latest_to(step);  // first: it never names what is gone
   delete_steps(doomed);
-  if (!doomed.empty() || !latest_is(step)) point_latest_to(step);
 }
 
 // A run may have ended between a checkpoint's rename and this file's.

@@ -191,6 +191,8 @@ RunDirectory RunDirectory::create(Files& files, const RunRequest& request) {
   run.root_ = request.root;
   run.fresh_ = make_directories(files, path);
   run.take_lock();
+  // The lock outlasts a loss of power before any other name can: without it these would be somebody else's.
+  if (before != DirectoryState::run) files.sync_directory(path);
   check(directory_state(files, path));
   run.probe();
   return run;
@@ -269,9 +271,10 @@ void RunDirectory::probe() {
 void RunDirectory::begin(const RunTexts& texts) {
   remove_old_run();
   fresh_ = false;
-  replace_file_durably(*files_, config(), texts.config);
-  replace_file_durably(*files_, environment(), texts.environment);
-  replace_file_durably(*files_, tokenizer(), texts.tokenizer);
+  replace_file(*files_, config(), texts.config);
+  replace_file(*files_, environment(), texts.environment);
+  replace_file_durably(*files_, tokenizer(), texts.tokenizer);  // and with its name those of the others
+  files_->create(metrics()).close();                            // which a checkpoint's offset stands for
   replace_file_durably(*files_, resolved_config(), texts.resolved_config);
   point_latest_here();
 }

@@ -102,6 +102,27 @@ TEST_CASE("of all flipped bits of the headers, of the manifest and of the state 
   }
 }
 
+TEST_CASE("a manifest or a state of more than 64 MiB is not read at all") {
+  Trained trained;
+  constexpr std::uintmax_t most = std::uintmax_t{64} << 20;
+  for (const std::size_t file : {2, 3}) {
+    CAPTURE(kNames[file]);
+    const fs::path path = trained.path / kNames[file];
+    const auto what = [&](std::uintmax_t bytes) {
+      fs::resize_file(path, bytes);  // zeros that take no space
+      const Error error = error_of([&] { open_checkpoint(trained.files, trained.path); });
+      CHECK(error.kind == ErrorKind::file);
+      CHECK(error.place == path.string());
+      return std::string(error.what());
+    };
+    CHECK(what(most + 1) == "the file has 67108865 bytes, more than the 67108864 allowed here");
+    CHECK(what(std::uintmax_t{1} << 40).ends_with("more than the 67108864 allowed here"));
+    CHECK(what(most).find("allowed here") == std::string::npos);  // its content is what is wrong
+    put(path, trained.whole[file]);
+  }
+  CHECK_NOTHROW(open_checkpoint(trained.files, trained.path));
+}
+
 TEST_CASE("of 10,000 random flipped bits of a checkpoint none is accepted") {
   Trained trained;
   std::mt19937 random(10000);

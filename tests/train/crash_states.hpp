@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "base/temporary_directory.hpp"
 #include "quern/base/files.hpp"
@@ -22,11 +23,11 @@
 namespace quern::test {
 
 struct Operation {
-  enum class Kind { make_directory, create, write, preallocate, sync, rename, remove } kind;
+  enum class Kind { make_directory, create, write, preallocate, truncate, sync, rename, remove } kind;
   std::string path;         // relative to the root
   std::string to;           // rename
   std::string data;         // write
-  std::uint64_t bytes = 0;  // preallocate
+  std::uint64_t bytes = 0;  // write: where it begins; preallocate and truncate: the size
 };
 
 /// Works on the disk and remembers what changed below `root`.
@@ -40,25 +41,34 @@ class RecordingFiles final : public Files {
     const bool is_new = (flags & O_CREAT) != 0 && kind(path) == EntryKind::missing;
     const int descriptor = Files::system_open(directory, path, flags, mode);
     if (descriptor < 0) return descriptor;
-    open_[descriptor] = relative(path);
+    open_[descriptor] = {relative(path), 0, (flags & O_APPEND) != 0};
     if (is_new) operations.push_back({Operation::Kind::create, relative(path), {}, {}});
     return descriptor;
   }
   ssize_t system_write(int descriptor, const void* data, std::size_t bytes) override {
+    Open& to = open_.at(descriptor);
+    if (to.appends) to.position = static_cast<std::uint64_t>(::lseek(descriptor, 0, SEEK_END));
     const ssize_t written = Files::system_write(descriptor, data, bytes);
     operations.push_back({Operation::Kind::write,
-                          open_.at(descriptor),
+                          to.path,
                           {},
-                          std::string(static_cast<const char*>(data), static_cast<std::size_t>(written))});
+                          std::string(static_cast<const char*>(data), static_cast<std::size_t>(written)),
+                          to.position});
+    to.position += static_cast<std::uint64_t>(written);
     return written;
   }
   int system_preallocate(int descriptor, off_t bytes) override {
     operations.push_back(
-        {Operation::Kind::preallocate, open_.at(descriptor), {}, {}, static_cast<std::uint64_t>(bytes)});
+        {Operation::Kind::preallocate, open_.at(descriptor).path, {}, {}, static_cast<std::uint64_t>(bytes)});
     return Files::system_preallocate(descriptor, bytes);
   }
+  int system_truncate(int descriptor, off_t bytes) override {
+    operations.push_back(
+        {Operation::Kind::truncate, open_.at(descriptor).path, {}, {}, static_cast<std::uint64_t>(bytes)});
+    return Files::system_truncate(descriptor, bytes);
+  }
   int system_sync(int descriptor) override {
-    operations.push_back({Operation::Kind::sync, open_.at(descriptor), {}, {}});
+    operations.push_back({Operation::Kind::sync, open_.at(descriptor).path, {}, {}});
     return Files::system_sync(descriptor);
   }
   int system_rename(const char* from, const char* to, unsigned flags) override {
@@ -68,7 +78,7 @@ class RecordingFiles final : public Files {
   }
   int system_unlink(int directory, const char* path, int flags) override {
     const std::string name =
-        directory == AT_FDCWD ? relative(path) : open_.at(directory) + "/" + std::string(path);
+        directory == AT_FDCWD ? relative(path) : open_.at(directory).path + "/" + std::string(path);
     const int result = Files::system_unlink(directory, path, flags);
     if (result == 0) operations.push_back({Operation::Kind::remove, name, {}, {}});
     return result;
@@ -80,13 +90,19 @@ class RecordingFiles final : public Files {
   }
 
  private:
+  struct Open {
+    std::string path;
+    std::uint64_t position = 0;  // of the next write
+    bool appends = false;
+  };
+
   std::string relative(const std::filesystem::path& path) const {
     const std::string text = path.lexically_relative(root_).string();
     return text == "." ? std::string() : text;
   }
 
   std::filesystem::path root_;
-  std::map<int, std::string> open_;
+  std::map<int, Open> open_;
 };
 
 /// A tree of files by path; directories end in '/'.
@@ -108,9 +124,8 @@ class CrashModel {
       }
       case Kind::write: {
         Node& node = *find(operation.path);
-        node.data.resize(std::max(node.data.size(), node.position + operation.data.size()));
-        node.data.replace(node.position, operation.data.size(), operation.data);
-        node.position += operation.data.size();
+        node.data.resize(std::max<std::size_t>(node.data.size(), operation.bytes + operation.data.size()));
+        node.data.replace(operation.bytes, operation.data.size(), operation.data);
         break;
       }
       case Kind::preallocate: {
@@ -118,6 +133,7 @@ class CrashModel {
         node.data.resize(std::max<std::size_t>(node.data.size(), operation.bytes));
         break;
       }
+      case Kind::truncate: find(operation.path)->data.resize(operation.bytes); break;
       case Kind::sync: {
         if (ignore_sync) break;
         Node& node = *find(operation.path);
@@ -166,7 +182,6 @@ class CrashModel {
   struct Node {
     bool is_directory = false;
     std::string data, durable_data;
-    std::size_t position = 0;
     Names names, durable_names;
     std::vector<Change> pending;
   };
@@ -217,18 +232,22 @@ class CrashModel {
     return out;
   }
 
+  // What is left of a file: what both its durable and its last content begin with, and of the rest what was
+  // durable, zeros, a half, or all of it.
+  static std::string left_of(const Node& node, Unsynced unsynced) {
+    if (node.data == node.durable_data || unsynced == Unsynced::lost) return node.durable_data;
+    const auto apart =
+        std::mismatch(node.data.begin(), node.data.end(), node.durable_data.begin(), node.durable_data.end());
+    const auto kept = static_cast<std::size_t>(apart.first - node.data.begin());
+    const std::size_t rest = node.data.size() - kept;
+    const std::size_t there = unsynced == Unsynced::there ? rest : unsynced == Unsynced::torn ? rest / 2 : 0;
+    return node.data.substr(0, kept + there) + std::string(rest - there, '\0');
+  }
+
   static void build(const Node& node, const std::string& path, const std::vector<bool>& kept,
                     std::map<const Node*, std::size_t>& first, Unsynced unsynced, Tree& tree) {
     if (!node.is_directory) {
-      std::string data = node.durable_data;
-      if (node.data != node.durable_data) {
-        const std::size_t half = node.data.size() / 2;
-        if (unsynced == Unsynced::there) data = node.data;
-        if (unsynced == Unsynced::zeros) data = std::string(node.data.size(), '\0');
-        if (unsynced == Unsynced::torn)
-          data = node.data.substr(0, half) + std::string(node.data.size() - half, '\0');
-      }
-      tree[path] = data;
+      tree[path] = left_of(node, unsynced);
       return;
     }
     if (!path.empty()) tree[path + "/"] = "";

@@ -70,6 +70,11 @@ TEST_CASE("shapes: at least 99 % of unseen drawings", "[.][figures]") {
   CHECK(trained(directory, "shapes")["accuracy"] >= 0.99);
 }
 
+TEST_CASE("masked-toy: at least 92 % of hidden characters", "[.][figures]") {
+  TemporaryDirectory directory;
+  CHECK(trained(directory, "masked-toy")["accuracy"] >= 0.92);
+}
+
 TEST_CASE("dates: at least 99.5 % of unseen days, and the month's digits look at the month", "[.][figures]") {
   TemporaryDirectory directory;
   CHECK(trained(directory, "dates")["exact_match"] >= 0.995);

@@ -60,8 +60,9 @@ TEST_CASE("run directory: a dated run under its root, with a link to the newest"
   CHECK(get(run->resolved_config()) == kTexts.resolved_config);
   CHECK(get(run->environment()) == kTexts.environment);
   CHECK(get(run->tokenizer()) == kTexts.tokenizer);
-  CHECK(names_in(run->path()) ==
-        std::set<std::string>{"lock", "config.json", "config.resolved.json", "env.json", "tokenizer.json"});
+  CHECK(names_in(run->path()) == std::set<std::string>{"lock", "config.json", "config.resolved.json",
+                                                       "env.json", "tokenizer.json", "metrics.jsonl"});
+  CHECK(get(run->metrics()).empty());
   CHECK(fs::read_symlink(root / "latest") == name);
   CHECK(run->warnings().empty());
   run.reset();
@@ -169,8 +170,8 @@ TEST_CASE("run directory: overwriting removes the old run and nothing else") {
   run.begin({"new", "new", "new", "new"});
   CHECK(get(run.config()) == "new");
   CHECK(names_in(place / "run") == std::set<std::string>{"lock", "config.json", "config.resolved.json",
-                                                         "env.json", "tokenizer.json", "notes.txt", "ckpt",
-                                                         "samples"});
+                                                         "env.json", "tokenizer.json", "metrics.jsonl",
+                                                         "notes.txt", "ckpt", "samples"});
   CHECK(names_in(place / "run/ckpt") == std::set<std::string>{"mine.txt"});
   CHECK(names_in(place / "run/samples") == std::set<std::string>{"mine.txt"});
   CHECK(get(place / "run/notes.txt") == "old");
@@ -296,7 +297,7 @@ TEST_CASE("run directory: whatever call of a start is the last, the same start w
         start(files);
       }
       REQUIRE(get(place / "run/config.resolved.json") == "new");
-      REQUIRE(names_in(place / "run").size() == 5);
+      REQUIRE(names_in(place / "run").size() == 6);
     }
     CHECK(at > 30);
   }

@@ -1,6 +1,7 @@
 #include "quern/watch/metrics.hpp"
 
 #include <cmath>
+#include <filesystem>
 
 #include "base/temporary_directory.hpp"
 #include "catch.hpp"
@@ -191,6 +192,20 @@ TEST_CASE("whatever else is wrong is refused at its line") {
         R"({"event":"eval","step":4,"split":"s)" + std::to_string(i) + R"(","loss":2,"tokens":5})" + "\n";
   put(path, splits);
   CHECK(failure(path.string()).what == "a line of the metrics is wrong: more than 64 splits in one step");
+}
+
+TEST_CASE("metrics of more than 4 GiB are not read at all") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  put(path, start_line + step_line(1));
+  for (const std::uintmax_t bytes : {(std::uintmax_t{4} << 30) + 1, std::uintmax_t{1} << 40}) {
+    std::filesystem::resize_file(path, bytes);  // zeros that take no space
+    const Failure found = failure(path.string());
+    CHECK(found.kind == ErrorKind::file);
+    CHECK(found.what ==
+          "the file has " + std::to_string(bytes) + " bytes, more than the 4294967296 allowed here");
+    CHECK(found.place == path.string());
+  }
 }
 
 TEST_CASE("what is no run has exit code 7") {

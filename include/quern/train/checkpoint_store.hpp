@@ -48,8 +48,8 @@ class CheckpointStore {
   /// Deletes checkpoints older than the newest max(keep, 2) intact ones, except `best`.
   void prune(std::int64_t keep, std::optional<std::int64_t> best);
 
-  /// Deletes checkpoints beyond `step`, which is the latest from here on: a resume from an older one makes
-  /// another future.
+  /// Deletes checkpoints beyond `step`, which is the latest from here on (so `latest` says even before one is
+  /// gone): a resume from an older one makes another future.
   void discard_after(std::int64_t step);
 
   /// Deletes all checkpoints, and ckpt/ if nothing else is in it.

@@ -56,8 +56,8 @@ class RunDirectory {
   ~RunDirectory();
 
   /// After create: removes the run that is to be overwritten (files of a run by their names, never others),
-  /// writes the texts durably, config.resolved.json last, and points <root>/latest here if the run lies in
-  /// root.
+  /// writes the texts and an empty metrics.jsonl durably, config.resolved.json last, and points <root>/latest
+  /// here if the run lies in root.
   void begin(const RunTexts& texts);
 
   const std::filesystem::path& path() const { return path_; }
