@@ -88,8 +88,7 @@ ExampleSampler::ExampleSampler(const Examples& examples, const ExampleOrder& ord
   if (order.batch_tokens == 0) return;
   QUERN_CHECK(examples.train > 0);  // the config was checked
   for (std::int64_t i = 0; i < examples.train; ++i) lengths_.push_back(examples.lengths(i));
-  std::int64_t longest = 0;
-  for (const Lengths& n : lengths_) longest = std::max(longest, n.both());
+  const std::int64_t longest = std::ranges::max(lengths_, {}, &Lengths::both).both();
   if (longest > order.batch_tokens)
     throw Error(ErrorKind::config,
                 "run.batch_tokens is " + std::to_string(order.batch_tokens) +

@@ -106,4 +106,10 @@ CheckpointManifest parse_manifest(const std::string& text, const std::filesystem
   return manifest;
 }
 
+void fail_checkpoint(const std::filesystem::path& path, const std::string& what) {
+  throw Error(ErrorKind::file, "the checkpoint is damaged: " + what,
+              "name another checkpoint; --resume auto and --checkpoint last take the newest intact one",
+              path.string());
+}
+
 }  // namespace quern

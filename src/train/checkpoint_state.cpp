@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "quern/base/check.hpp"
 #include "quern/train/checkpoint_manifest.hpp"
 #include "quern/train/spikes.hpp"
 
@@ -59,18 +58,13 @@ class Reader {
  private:
   const json& field(const char* name) const {
     const auto found = object_.find(name);
-    if (found == object_.end()) damaged("\"" + prefix_ + name + "\" is missing");
+    if (found == object_.end()) fail_checkpoint(path_, "\"" + prefix_ + name + "\" is missing");
     return *found;
   }
   [[noreturn]] void fail(const std::string& name, const std::string& wanted, const json& found) const {
     std::string text = found.dump(-1, ' ', true, json::error_handler_t::replace);
     if (text.size() > 40) text = text.substr(0, 40) + "…";
-    damaged("\"" + name + "\" must be " + wanted + ", found " + text);
-  }
-  [[noreturn]] void damaged(const std::string& what) const {
-    throw Error(ErrorKind::file, "the checkpoint is damaged: " + what,
-                "name another checkpoint; --resume auto and --checkpoint last take the newest intact one",
-                path_.string());
+    fail_checkpoint(path_, "\"" + name + "\" must be " + wanted + ", found " + text);
   }
 
   const json& object_;

@@ -18,12 +18,6 @@ constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxStateBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kStepDigits = 9;
 
-[[noreturn]] void fail_checkpoint(const fs::path& path, const std::string& what) {
-  throw Error(ErrorKind::file, "the checkpoint is damaged: " + what,
-              "name another checkpoint; --resume auto and --checkpoint last take the newest intact one",
-              path.string());
-}
-
 void check_size(const fs::path& path, std::uint64_t size, std::uint64_t expected) {
   if (size == expected) return;
   fail_checkpoint(path, size < expected ? "the file ends at byte " + std::to_string(size) + " of " +

@@ -267,8 +267,7 @@ RunPlan plan_run(const std::vector<std::string>& config_files, const std::vector
   return {std::move(config), std::move(data)};
 }
 
-TrainOutcome train(Files& files, const TrainRequest& request,
-                   const std::function<void(Observers&, const Config&, const fs::path&)>& watch) {
+TrainOutcome train(Files& files, const TrainRequest& request, const Watch& watch) {
   Session session = prepare(files, request);
   const Config& config = session.config;
   Model model(config.model, true, type_of(config.run.precision));
@@ -277,7 +276,7 @@ TrainOutcome train(Files& files, const TrainRequest& request,
   CheckpointStore store(files, session.directory.path());
   Observers observers;
   observers.add(metrics);
-  watch(observers, config, session.directory.path());
+  if (watch) watch(observers, config, session.directory.path());
   Tracer tracer(files, config.run, session.directory.trace());
   Trainer trainer(config, session.data, model, store, metrics, observers, tracer);
 

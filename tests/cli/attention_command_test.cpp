@@ -60,27 +60,13 @@ TEST_CASE("attention: what a user may get wrong") {
   refused({"--prompt", ""}, "--prompt: is empty");
 }
 
-namespace {
-
-/// A small run of these settings, at `at`.
-void train(const TemporaryDirectory& place, const std::string& at, std::vector<std::string> sets) {
-  sets.insert(sets.end(), {"data.eval_stride=0", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
-                           "run.batch_size=2", "run.eval_batches=1"});
-  std::vector<std::string> words = {"train", "-q", "--run-dir", at};
-  for (const std::string& s : sets) words.insert(words.end(), {"--set", s});
-  const Outcome o = run(words, place);
-  CAPTURE(o.err);
-  REQUIRE(o.code == 0);
-}
-
-}  // namespace
-
 TEST_CASE("attention: the columns of low-rank attention are its mixtures") {
   const TemporaryDirectory place;
   const std::string at = (place / "run").string();
-  train(place, at,
-        {"model.architecture=encoder", "model.attention=low_rank", "model.rank=3", "data.task=parity",
-         "model.context_length=16", "run.max_steps=1"});
+  train_small(at,
+              {"model.architecture=encoder", "model.attention=low_rank", "model.rank=3", "data.task=parity",
+               "model.context_length=16", "run.max_steps=1"},
+              place);
   const Outcome o = run({"attention", "--run", at, "--prompt", "10110", "--json"}, place);
   CAPTURE(o.err);
   REQUIRE(o.code == 0);
@@ -109,10 +95,11 @@ TEST_CASE("attention: an answer may be as long as the model reads") {
     pairs += "the cat sat on a mat\tdie katze sass auf einer matte\na dog ran\tein hund lief weg\n";
   put(place / "pairs.tsv", pairs);
   const std::string at = (place / "run").string();
-  train(place, at,
-        {"model.architecture=encoder_decoder", "data.task=translation",
-         "data.text=" + (place / "pairs.tsv").string(), "data.tokenizer=word", "model.context_length=8",
-         "run.max_steps=0", "run.seed=1"});
+  train_small(at,
+              {"model.architecture=encoder_decoder", "data.task=translation",
+               "data.text=" + (place / "pairs.tsv").string(), "data.tokenizer=word", "model.context_length=8",
+               "run.max_steps=0", "run.seed=1"},
+              place);
   const Outcome o = run({"attention", "--run", at, "--prompt", "a dog ran", "--json"}, place);
   CAPTURE(o.err);
   REQUIRE(o.code == 0);
@@ -133,8 +120,9 @@ TEST_CASE("attention: an answer may be as long as the model reads") {
 TEST_CASE("attention: a model that tags or recalls reads no mark") {
   const TemporaryDirectory place;
   const std::string at = (place / "run").string();
-  train(place, at,
-        {"model.architecture=encoder", "data.task=recall", "model.context_length=64", "run.max_steps=1"});
+  train_small(
+      at, {"model.architecture=encoder", "data.task=recall", "model.context_length=64", "run.max_steps=1"},
+      place);
   const Outcome o = run({"attention", "--run", at, "--prompt", "1234", "--json"}, place);
   CAPTURE(o.err);
   REQUIRE(o.code == 0);

@@ -91,11 +91,10 @@ struct Folder {
 
  private:
   void train(const std::string& config, const std::string& name, const std::vector<std::string>& sets = {}) {
-    std::vector<std::string> words = {"train", "-q", "--config", config, "--run-dir", name};
-    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
     Start here;
     here.folder = at.string();
-    const Outcome o = run(words, output, here);
+    const Outcome o =
+        run(with_settings({"train", "-q", "--config", config, "--run-dir", name}, sets), output, here);
     CAPTURE(name, o.err);
     REQUIRE(o.code == 0);
   }

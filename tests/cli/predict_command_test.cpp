@@ -16,14 +16,8 @@ struct Fixture {
     train("text", {});
   }
 
-  void train(const std::string& name, std::vector<std::string> sets) {
-    sets.insert(sets.end(), {"data.eval_stride=0", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
-                             "run.max_steps=2", "run.batch_size=2", "run.eval_batches=1"});
-    std::vector<std::string> words = {"train", "-q", "--run-dir", (directory / name).string()};
-    for (const std::string& s : sets) words.insert(words.end(), {"--set", s});
-    const Outcome o = run(words, output);
-    CAPTURE(o.err);
-    REQUIRE(o.code == 0);
+  void train(const std::string& name, const std::vector<std::string>& settings) {
+    train_small(directory / name, settings, output);
   }
 
   Outcome quern(const std::string& command, const std::string& name, const std::string& lines,

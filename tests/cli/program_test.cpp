@@ -17,10 +17,9 @@ namespace {
 /// Trains tiny.json with settings; the run is at directory / "run".
 Outcome train(const TemporaryDirectory& directory, std::vector<std::string> settings = {},
               const std::string& config = "tiny.json") {
-  std::vector<std::string> words = {"train", "--config", configs + config, "--run-dir",
-                                    (directory / "run").string()};
-  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
-  return run(words, directory);
+  return run(with_settings({"train", "--config", configs + config, "--run-dir", (directory / "run").string()},
+                           settings),
+             directory);
 }
 
 }  // namespace

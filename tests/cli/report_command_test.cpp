@@ -13,10 +13,9 @@ namespace fs = std::filesystem;
 namespace {
 
 std::vector<std::string> training(const fs::path& run, const std::vector<std::string>& settings = {}) {
-  std::vector<std::string> words = {"train",      "--config", configs + "tiny.json", "--run-dir",
-                                    run.string(), "--set",    "run.max_steps=4"};
-  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
-  return words;
+  return with_settings(
+      {"train", "--config", configs + "tiny.json", "--run-dir", run.string(), "--set", "run.max_steps=4"},
+      settings);
 }
 
 json data_of(const fs::path& page) {

@@ -20,14 +20,31 @@ inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// The words, and each of the settings behind a --set.
+inline std::vector<std::string> with_settings(std::vector<std::string> words,
+                                              const std::vector<std::string>& settings) {
+  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
+  return words;
+}
+
+/// Trains a small model with these settings; the run is at `path`.
+inline void train_small(const std::filesystem::path& path, const std::vector<std::string>& settings,
+                        const TemporaryDirectory& output) {
+  const std::vector<std::string> words =
+      with_settings({"train", "-q", "--run-dir", path.string()},
+                    {"data.eval_stride=0", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
+                     "run.max_steps=2", "run.batch_size=2", "run.eval_batches=1"});
+  const Outcome o = run(with_settings(words, settings), output);
+  CAPTURE(o.err);
+  REQUIRE(o.code == 0);
+}
+
 /// The arguments that start the run at `path` or go on with it.
 inline std::vector<std::string> resume_words(const std::filesystem::path& path,
                                              const std::vector<std::string>& settings,
                                              const std::string& config = configs + "tiny.json") {
-  std::vector<std::string> words = {"train",       "--config", config, "--run-dir",
-                                    path.string(), "--resume", "auto"};
-  for (const std::string& s : settings) words.insert(words.end(), {"--set", s});
-  return words;
+  return with_settings({"train", "--config", config, "--run-dir", path.string(), "--resume", "auto"},
+                       settings);
 }
 
 /// Every step and every evaluation of a run, without what the clock says and the memory that is held.

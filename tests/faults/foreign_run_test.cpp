@@ -13,17 +13,12 @@ using Change = std::function<void(nlohmann::json& config)>;
 struct Place {
   TemporaryDirectory directory;
 
-  fs::path train(const std::string& name, std::vector<std::string> sets) {
-    const fs::path path = directory / name;
-    sets.insert(sets.end(), {"data.eval_stride=0", "model.d_model=16", "model.n_layers=1", "model.n_heads=2",
-                             "run.max_steps=1", "run.batch_size=2", "run.eval_interval=0",
-                             "run.eval_batches=1", "data.val_examples=2"});
-    std::vector<std::string> words = {"train", "-q", "--run-dir", path.string()};
-    for (const std::string& s : sets) words.insert(words.end(), {"--set", s});
-    const Outcome o = run(words, directory);
-    CAPTURE(o.err);
-    REQUIRE(o.code == 0);
-    return path;
+  fs::path train(const std::string& name, const std::vector<std::string>& settings) {
+    train_small(directory / name, settings, directory);
+    return directory / name;
+  }
+  fs::path parity() {
+    return train("parity", {"model.architecture=encoder", "data.task=parity", "model.context_length=16"});
   }
 
   fs::path changed(const fs::path& original, const Change& change) {
@@ -56,8 +51,7 @@ struct Place {
 
 TEST_CASE("a run whose labels are not those of its head is refused") {
   Place place;
-  const fs::path parity =
-      place.train("parity", {"model.architecture=encoder", "data.task=parity", "model.context_length=16"});
+  const fs::path parity = place.parity();
   const auto with = [&](const nlohmann::json& labels) {
     return place.changed(parity, [&](nlohmann::json& c) { c["data"]["labels"] = labels; });
   };
@@ -69,8 +63,7 @@ TEST_CASE("a run whose labels are not those of its head is refused") {
 
 TEST_CASE("a run with another head than its task's, or another run's tokenizer, is refused") {
   Place place;
-  const fs::path parity =
-      place.train("parity", {"model.architecture=encoder", "data.task=parity", "model.context_length=16"});
+  const fs::path parity = place.parity();
   place.refused(place.changed(parity, [](nlohmann::json& c) { c["model"]["head"] = "tokens"; }), 2,
                 "is not what data.task \"parity\" asks of model.architecture \"encoder\"");
 

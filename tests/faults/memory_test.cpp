@@ -58,8 +58,7 @@ struct Small {
           "schedule.warmup_steps=0", "run.eval_interval=2", "run.eval_batches=1", "run.threads=1"})
       request.sets.emplace_back(set);
     request.sets.push_back("data.text=" + (directory / "text.txt").string());
-    return quern::train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {})
-        .exit_code;
+    return quern::train(files, request).exit_code;
   }
 };
 

@@ -50,7 +50,7 @@ struct Fixture {
       request.resume = (directory / name).string();
     }
     request.sets = std::move(sets);
-    train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {});
+    train(files, request);
   }
   Metrics metrics(const std::string& name) { return read_run((directory / name).string()); }
   std::string weights(const std::string& name, const std::string& step = "000000040") {
@@ -197,7 +197,7 @@ TEST_CASE("rollback: a resume of any moment after it goes on with the same batch
     CAPTURE(bad, from);
     TrainRequest request;
     request.resume = (f.directory / "again/ckpt" / step).string();
-    train(f.files, request, [](Observers&, const Config&, const std::filesystem::path&) {});
+    train(f.files, request);
     CHECK(story(f, "again") == story(f, "whole"));
     CHECK((f.weights("again") == f.weights("whole")));
   }

@@ -74,8 +74,7 @@ struct Fixture {
     if (!resumes) request.run_dir = directory / name;
     if (resumes) request.resume = (directory / name).string();
     request.sets = std::move(sets);
-    CHECK(train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {}).exit_code ==
-          0);
+    CHECK(train(files, request).exit_code == 0);
   }
   std::string weights(const std::string& name) {
     return test::get(directory / name / "ckpt/step-000000020/model.safetensors");

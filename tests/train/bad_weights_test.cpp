@@ -49,10 +49,6 @@ struct Fixture {
   }
 };
 
-void run(Files& files, const TrainRequest& request) {
-  train(files, request, [](Observers&, const Config&, const fs::path&) {});
-}
-
 Parameter& parameter(Model& model, const std::string& name) {
   for (Parameter& p : model.parameters().all())
     if (p.name == name) return p;
@@ -151,7 +147,7 @@ TEST_CASE("a resume refuses a checkpoint with a weight or a moment that is not f
     for (const float bad : {infinite, -infinite, std::numeric_limits<float>::quiet_NaN()}) {
       CAPTURE(moment, bad);
       const std::string name = std::to_string(moment) + std::to_string(bad);
-      run(f.files, f.request(name, {"run.max_steps=18"}));
+      train(f.files, f.request(name, {"run.max_steps=18"}));
       const fs::path directory = f.directory / name;
       CheckpointStore store(f.files, directory);
       const RunPlan plan = plan_run({(f.directory / "config.json").string()}, f.request(name).sets);
@@ -172,7 +168,7 @@ TEST_CASE("a resume refuses a checkpoint with a weight or a moment that is not f
       const std::string before = test::get(directory / "metrics.jsonl");
       TrainRequest request;
       request.resume = middle.string();
-      const Error error = error_of([&] { run(f.files, request); });
+      const Error error = error_of([&] { train(f.files, request); });
       CHECK(error.kind == ErrorKind::file);
       CHECK(std::string(error.what()) ==
             "the checkpoint's numbers are not finite: no training goes on from them; first bad tensor: " +
@@ -181,6 +177,6 @@ TEST_CASE("a resume refuses a checkpoint with a weight or a moment that is not f
       CHECK(store.steps() == std::vector<std::int64_t>{18, 12, 6});
       CHECK(test::get(directory / "metrics.jsonl") == before);
       request.resume = store.path_of(6).string();
-      CHECK_NOTHROW(run(f.files, request));
+      CHECK_NOTHROW(train(f.files, request));
     }
 }

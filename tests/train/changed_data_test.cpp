@@ -25,13 +25,13 @@ struct Fixture {
       sets.emplace_back(set);
     request.sets = std::move(sets);
     request.run_dir = directory / "run";
-    train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {});
+    train(files, request);
   }
   void resume() {
     TrainRequest request;
     request.resume = (directory / "run").string();
     request.sets = {"run.max_steps=3"};
-    train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {});
+    train(files, request);
   }
   void check_refused(const std::string& data) {
     const Error error = error_of([&] { resume(); });

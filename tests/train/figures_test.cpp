@@ -21,7 +21,7 @@ std::map<std::string, double> trained(const TemporaryDirectory& directory, const
   TrainRequest request;
   request.config_files = {QUERN_SOURCE_DIR "/configs/" + config + ".json"};
   request.run_dir = directory / config;
-  CHECK(train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {}).exit_code == 0);
+  CHECK(train(files, request).exit_code == 0);
   std::map<std::string, double> found;
   const Metrics metrics = read_run(request.run_dir.string());
   for (const TaskMetric& metric : metrics.evals.back().metrics) found[metric.name] = metric.value;

@@ -270,7 +270,7 @@ void check(Story& story, const Work& work, const std::vector<std::string>& sets,
     TrainRequest request = work.request(disk, sets);
     request.resume = "auto";
     FastFiles files;
-    train(files, request, [](Observers&, const Config&, const fs::path&) {});
+    train(files, request);
     CHECK((weights(disk) == wanted));
   });
   CHECK(kept);

@@ -44,7 +44,7 @@ struct Fixture {
     }
     request.sets = std::move(sets);
     request.resume = resume.empty() || resume == "auto" ? resume : (directory / resume).string();
-    return train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {}).exit_code;
+    return train(files, request).exit_code;
   }
 
   std::string bytes(const std::string& path) { return test::get(directory / path); }

@@ -96,20 +96,17 @@ struct Fixture {
   test::TemporaryDirectory directory;
   Files files;
 
-  void go(TrainRequest request) {
-    train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {});
-  }
   void start(const std::string& name, std::vector<std::string> sets) {
     TrainRequest request;
     request.sets = std::move(sets);
     request.run_dir = directory / name;
-    go(std::move(request));
+    train(files, request);
   }
   void resume(const std::string& name, const std::string& max_steps) {
     TrainRequest request;
     request.resume = (directory / name).string();
     request.sets = {max_steps};
-    go(std::move(request));
+    train(files, request);
   }
   Metrics metrics(const std::string& name) { return read_run((directory / name).string()); }
 };

@@ -32,8 +32,7 @@ struct Fixture {
     TrainRequest request;
     request.sets = std::move(sets);
     request.run_dir = directory / "run";
-    CHECK(train(files, request, [](Observers&, const Config&, const std::filesystem::path&) {}).exit_code ==
-          0);
+    CHECK(train(files, request).exit_code == 0);
   }
   Metrics metrics() { return read_run((directory / "run").string()); }
 };

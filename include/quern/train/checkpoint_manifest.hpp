@@ -35,4 +35,7 @@ std::string render_manifest(const CheckpointManifest& manifest);
 /// stands in messages.
 CheckpointManifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 
+/// Throws Error(file): the file `path` of a checkpoint is damaged, and how.
+[[noreturn]] void fail_checkpoint(const std::filesystem::path& path, const std::string& what);
+
 }  // namespace quern

@@ -131,8 +131,7 @@ struct RunConfig {
     f("batch_size", batch_size, between(1, 1048576), "Sequences of one micro-batch.");
     f("batch_tokens", batch_tokens, between(0, 1e12),
       "Above 0: examples of about one length make a micro-batch, as many as, padded, have no more tokens "
-      "than "
-      "this, both sides; batch_size is that of evaluations then.");
+      "than this, both sides; batch_size is that of evaluations then.");
     f("grad_accumulation", grad_accumulation, between(1, 1048576), "Micro-batches of one update.");
     f("precision", precision,
       "Element type of the products and the activations; the residual stream, softmax, loss, gradients of "

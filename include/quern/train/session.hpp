@@ -27,13 +27,15 @@ struct TrainOutcome {
   std::filesystem::path run_dir;
 };
 
-/// Trains as the request says; `watch` adds observers once the run's config and directory are known. Errors
+/// Adds observers once a run's config and directory are known.
+using Watch = std::function<void(Observers&, const Config&, const std::filesystem::path&)>;
+
+/// Trains as the request says, with the observers that `watch` adds, if any, beside the run's metrics. Errors
 /// before the first step leave nothing behind; later ones leave the run resumable.
 ///   new run:  config (2), corpus (3), memory (6), the directory (4, 7), then training.
 ///   resume:   the run's own config with those changes that a resume allows (7 otherwise), its tokenizer, the
 ///             same corpus (7), the newest intact checkpoint, or the named one (3).
-TrainOutcome train(Files& files, const TrainRequest& request,
-                   const std::function<void(Observers&, const Config&, const std::filesystem::path&)>& watch);
+TrainOutcome train(Files& files, const TrainRequest& request, const Watch& watch = {});
 
 /// The config with which the request goes on with a run of config `run`. Throws Error(run) with the
 /// difference where a resume may not make it.
