@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libpng-dev nlohmann-json3-dev libcli11-dev libjs-chart.js catch2)
 case "${1:-}" in
-  test) packages+=(python3 chromium chromium-driver faketime) ;;
+  test) packages+=(python3 chromium chromium-driver faketime qemu-user) ;;
   package) packages+=(dpkg-dev file) ;;
 esac
 missing=()

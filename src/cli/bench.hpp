@@ -87,7 +87,8 @@ MachineRates known_machine_rates(bool again = false);
 std::string step_profile(const Config& config, const Terminal& terminal, bool json);
 
 /// The table of `quern bench --kernels`: every kernel at sizes of the works, in GB/s or GFLOP/s and as a
-/// share of what this machine was measured to reach.
-std::string kernel_table();
+/// share of what this machine was measured to reach. `type` is that of operands and activations; with bf16
+/// the kernels that take f32 alone are left out.
+std::string kernel_table(Type type);
 
 }  // namespace quern::cli

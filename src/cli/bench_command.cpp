@@ -122,7 +122,7 @@ int run(const BenchOptions& options) {
                 "try quern bench A B0, or quern bench --kernels");
   if (options.kernels) {
     set_thread_count(options.threads != 0 ? options.threads : default_threads());
-    write_out(kernel_table());
+    write_out(kernel_table(type_of(precision_named(options.precision))));
     return 0;
   }
   check_works(options.works);

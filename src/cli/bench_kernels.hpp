@@ -2,13 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
+#include <initializer_list>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "quern/base/arena.hpp"
 #include "quern/base/parallel.hpp"
+#include "quern/kernels/attention.hpp"
 #include "quern/kernels/elementwise.hpp"
 #include "quern/kernels/gemm.hpp"
 
@@ -28,60 +34,115 @@ inline double seconds(const std::function<void()>& f) {
   return best;
 }
 
-/// Sizes of work B0's layers, and buffers of that size.
+/// What was measured of a kernel: so many operations, or bytes.
+struct BenchRow {
+  std::string name;
+  double seconds, amount;
+  bool flops;
+};
+
+/// Sizes of work B0's layers, buffers of that size, and the table as it grows.
 struct Bench {
   static constexpr std::int64_t B = 16, T = 256, H = 6, C = 384, F = 1536, V = 65, R = B * T;
 
-  Bench() : peak_gflops(product(2048, 1536, 768)), peak_gbs(copy_rate()) {}
+  /// `type_` is that of operands and activations where kernels take it.
+  explicit Bench(Type type_ = Type::f32) : type(type_) { peak_gflops = product(2048, 1536, 768, type); }
 
+  Type type;
   Pool pool;
-  std::string text;
-  double peak_gflops = 0, peak_gbs = 0;
+  std::vector<BenchRow> rows;
+  double peak_gflops = 0;  // in a product
 
-  float* buffer(std::int64_t n) {
-    auto* data = static_cast<float*>(pool.allocate(static_cast<std::size_t>(n) * 4));
-    for (std::int64_t i = 0; i < n; ++i) data[i] = static_cast<float>(i * 37 % 101) * 0.02F - 1;
-    return data;
-  }
-  Tensor tensor(std::initializer_list<std::int64_t> shape) {
-    std::int64_t n = 1;
-    for (const std::int64_t d : shape) n *= d;
-    return {buffer(n), shape};
-  }
+  static constexpr double beyond_caches = 2.0 * 4 * R * 16 * C;  // bytes
 
-  double product(std::int64_t m, std::int64_t n, std::int64_t k, Type type = Type::f32) {
-    Tensor a = tensor({m, k}), b = tensor({k, n}), c = tensor({m, n});
-    for (Tensor* t : {&a, &b, &c}) t->type = type;  // any numbers do
-    if (type == Type::bf16)
-      for (const Tensor& t : {a, b}) std::fill_n(static_cast<bf16*>(t.data), t.size(), to_bf16(0.5F));
+  bool half() const { return type == Type::bf16; }
+
+  Tensor tensor(std::initializer_list<std::int64_t> shape, Type of = Type::f32) {
+    Tensor t(nullptr, of, std::span(shape.begin(), shape.size()));
+    t.data = pool.allocate(static_cast<std::size_t>(t.bytes()));
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const float x = static_cast<float>(i * 37 % 101) * 0.02F - 1;
+      if (of == Type::f32) {
+        static_cast<float*>(t.data)[i] = x;
+      } else {
+        static_cast<bf16*>(t.data)[i] = to_bf16(x);
+      }
+    }
+    return t;
+  }
+  /// Of the table's type.
+  Tensor operand(std::initializer_list<std::int64_t> shape) { return tensor(shape, type); }
+  float* buffer(std::int64_t n) { return tensor({n}).f32(); }
+  std::span<float> scratch(std::size_t n) { return {buffer(static_cast<std::int64_t>(n)), n}; }
+
+  /// GFLOP/s of c (m,n) = a (m,k) · b (k,n), all of one type.
+  double product(std::int64_t m, std::int64_t n, std::int64_t k, Type of = Type::f32) {
+    const Tensor a = tensor({m, k}, of), b = tensor({k, n}, of), c = tensor({m, n}, of);
     const double s = seconds([&] { gemm(c.mat(), a.mat(), b.mat()); });
     for (const Tensor& t : {a, b, c}) pool.release(t.data);
     return 2e-9 * static_cast<double>(m * n * k) / s;
   }
-  double copy_rate(std::int64_t rows = R * 16) {
-    const Tensor x = tensor({rows, C}), y = tensor({rows, C});
-    const double s = seconds([&] { add_scaled({y, 0}, x, 1); });
-    for (const Tensor& t : {x, y}) pool.release(t.data);
-    return 2e-9 * static_cast<double>(x.bytes()) / s;
+  /// GB/s of a copy that reads and writes so many bytes together.
+  double copy_rate(double bytes) { return pass_rate(bytes, 0); }
+  /// GB/s of a copy or of a sum in place, whichever is faster: what a copy overwrites the caches fetch first,
+  /// uncounted. That of the power of two next to `bytes`, measured when it is first asked for.
+  double memory_peak(double bytes) {
+    const double power = std::round(std::log2(std::clamp(bytes, 65536.0, beyond_caches)));
+    double& peak = memory_peaks_[static_cast<std::size_t>(power)];
+    if (peak == 0) measure_memory(peak, power);
+    return peak;
+  }
+  /// All peaks once more, the better one kept: a machine that does other things too has slow moments.
+  void measure_again() {
+    peak_gflops = std::max(peak_gflops, product(2048, 1536, 768, type));
+    for (std::size_t power = 0; power < memory_peaks_.size(); ++power)
+      if (memory_peaks_[power] != 0) measure_memory(memory_peaks_[power], static_cast<double>(power));
   }
 
-  void row(const char* name, double s, double amount, bool flops) {
-    const double rate = amount * 1e-9 / s, peak = flops ? peak_gflops : peak_gbs;
-    char line[120];
-    std::snprintf(line, sizeof line, "%-34s %9.3f ms %8.1f %-8s %4.0f %%\n", name, s * 1e3, rate,
-                  flops ? "GFLOP/s" : "GB/s", 100 * rate / peak);
-    text += line;
+  void row(const std::string& name, double s, double amount, bool flops) {
+    if (!flops) memory_peak(amount);
+    rows.push_back({name, s, amount, flops});
   }
-  /// Memory-bound: `tensors` times (R, width) numbers are read or written.
-  void memory(const char* name, double tensors, std::int64_t width, const std::function<void()>& f) {
-    row(name, seconds(f), tensors * 4 * static_cast<double>(R * width), false);
-  }
-  void flops(const char* name, double amount, const std::function<void()>& f) {
+  void flops(const std::string& name, double amount, const std::function<void()>& f) {
     row(name, seconds(f), amount, true);
   }
+  /// Memory-bound: what is read and what is written, a tensor of both twice.
+  void memory(const std::string& name, std::initializer_list<Tensor> moved, const std::function<void()>& f) {
+    double bytes = 0;
+    for (const Tensor& t : moved) bytes += static_cast<double>(t.bytes());
+    row(name, seconds(f), bytes, false);
+  }
+
+ private:
+  void measure_memory(double& peak, double power) {
+    const double bytes = std::exp2(power);
+    peak = std::max({peak, pass_rate(bytes, 0), pass_rate(bytes, 1)});
+  }
+  /// GB/s of y = x + beta y.
+  double pass_rate(double bytes, float beta) {
+    const double each = beta == 0 ? 2 : 3;  // x and y are read, y is written
+    const std::int64_t n = std::max<std::int64_t>(1, std::llround(bytes / (each * 4 * C)));
+    const Tensor x = tensor({n, C}), y = tensor({n, C});
+    const double s = seconds([&] { add_scaled({y, beta}, x, 1); });
+    for (const Tensor& t : {x, y}) pool.release(t.data);
+    return each * 1e-9 * static_cast<double>(x.bytes()) / s;
+  }
+
+  std::array<double, 32> memory_peaks_{};  // by power, 0: not yet
 };
 
-/// The rows of the recurrent layers.
+/// Causal attention on the works' sizes, with what `options` adds to that.
+struct AttentionSeconds {
+  static constexpr double flops = 2.0 * static_cast<double>(Bench::B * Bench::T * (Bench::T + 1) * Bench::C);
+
+  double forward = 0, backward = 0;
+
+  explicit AttentionSeconds(Bench& b, AttentionOptions options = {});
+};
+
+/// The rows, by files.
+void attention_rows(Bench& b);
 void recurrent_rows(Bench& b);
+void pass_rows(Bench& b);
 
 }  // namespace quern::cli

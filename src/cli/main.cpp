@@ -10,6 +10,7 @@
 
 #include "command.hpp"
 #include "quern/base/check.hpp"
+#include "quern/base/cpu.hpp"
 #include "usage.hpp"
 #include "version.hpp"
 
@@ -57,6 +58,7 @@ int parse_and_run(int argc, const char* const* argv) {
     write_out(help_text(app));
     return 0;
   }
+  isa();  // an unknown QUERN_ISA is said before anything is written
   const int code = chosen_command()();
   finish_output();
   return code;
@@ -78,7 +80,12 @@ void occupy_standard_streams() {
     constexpr std::string_view text = "error[memory]: out of memory\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     ::_exit(static_cast<int>(ErrorKind::memory));
-  } catch (...) {  // a bug of ours: the core is worth keeping
+  } catch (const std::exception& error) {  // a bug of ours: the core is worth keeping
+    for (const std::string_view text :
+         {std::string_view("error[bug]: "), std::string_view(error.what()),
+          std::string_view("\n  help: this is a mistake in quern; please report it\n")})
+      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  } catch (...) {
   }
   std::abort();
 }

@@ -21,11 +21,13 @@ using kernels::head_of;
 using kernels::sink_of;
 using kernels::workers;
 
+static_assert(kernels::attention_max_width == max_head_width);
+
 void check_inputs(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const AttentionMask& mask = options.mask;
   QUERN_CHECK(options.additive == nullptr || options.scale == 1, options.scale);
   check_heads(q, k, v, mask.lengths);
-  QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= kernels::attention_max_width, q.dim[3]);
+  QUERN_CHECK(q.dim[3] >= 1 && q.dim[3] <= max_head_width, q.dim[3]);
   QUERN_CHECK(mask.offset >= 0 && mask.window >= 0 && mask.globals >= 0, mask.offset, mask.window,
               mask.globals);
   QUERN_CHECK(mask.window > 0 || mask.globals == 0, mask.globals);

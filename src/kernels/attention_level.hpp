@@ -9,7 +9,7 @@ namespace quern::kernels {
 
 constexpr int64_t attention_tile = 64;        // queries, and keys, of a tile
 constexpr int64_t attention_pass = 4;         // tiles of queries that go over the keys together in backward
-constexpr int64_t attention_max_width = 256;  // the largest D
+constexpr int64_t attention_max_width = 256;  // the largest D, max_head_width
 constexpr int64_t attention_few_queries = 4;  // that many, without dropout, are cheaper one by one
 
 /// `count` neighbouring query heads that read the same keys and values together, so that each is read once;

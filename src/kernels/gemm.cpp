@@ -150,31 +150,29 @@ class Cache {
 
 void check(dnnl_status_t status) { QUERN_CHECK(status == dnnl_success, status); }
 
-/// A dense matrix of this type in a buffer, rows or columns dense as `like`'s are.
+/// A dense matrix of this type in a buffer, for one whose rows are dense.
 Mat dense(const Mat& like, Type type, Buffer& buffer) {
   Mat m = like;
   m.type = type;
   m.data = buffer.of(static_cast<std::size_t>(like.rows * like.cols * size_of(type)));
-  if (like.col_stride == 1) {
-    m.row_stride = like.cols;
-  } else {
-    m.col_stride = like.rows;
-  }
+  m.row_stride = like.cols;
   return m;
 }
 
-/// A matrix whose rows or columns are dense, as the tensor of those.
-Tensor lines_of(const Mat& m) {
-  if (m.col_stride != 1) return lines_of(m.t());
+/// A matrix whose rows are dense, as a tensor.
+Tensor rows_tensor(const Mat& m) {
+  QUERN_CHECK(m.col_stride == 1, m.rows, m.cols, m.row_stride, m.col_stride);
   Tensor t(m.data, m.type, std::array{m.rows, m.cols});
   t.stride[0] = m.row_stride;
   return t;
 }
 
+/// The matrix, or a copy of that type whose rows, or columns, are dense as the matrix' are.
 Mat converted(const Mat& m, Type type, Buffer& buffer) {
   if (m.type == type) return m;
+  if (m.col_stride != 1) return converted(m.t(), type, buffer).t();
   const Mat copy = dense(m, type, buffer);
-  convert({lines_of(copy), 0}, lines_of(m));
+  convert({rows_tensor(copy), 0}, rows_tensor(m));
   return copy;
 }
 
@@ -207,7 +205,7 @@ void gemm_through_f32(Mat c, const Mat& a, const Mat& b, GemmOptions options) {
   const float beta = options.beta;
   if (c.type != Type::f32) options.beta = 0;
   gemm(wide, converted(a, Type::f32, left), converted(b, Type::f32, right), options);
-  if (c.type != Type::f32) convert({lines_of(c), beta}, lines_of(wide));
+  if (c.type != Type::f32) convert({rows_tensor(c), beta}, rows_tensor(wide));
 }
 
 }  // namespace

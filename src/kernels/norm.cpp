@@ -70,21 +70,4 @@ void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, 
   if (dbias) add_chunks(dbias.to.f32(), dbias.beta, scratch.data() + cols, chunks, 2 * cols, cols);
 }
 
-void residual_add_forward(Tensor x, Tensor stream, Tensor branch, const Dropout& dropout) {
-  QUERN_CHECK(x && branch);
-  const std::int64_t rows = x.rows(), cols = x.last();
-  NormForward a = {};
-  a.x = rows_of(x, rows, cols);
-  a.stream = rows_of(stream, rows, cols);
-  a.branch = rows_of_any(branch, rows, cols);
-  a.cols = cols;
-  a.dropout = dropout_key(dropout);
-  parallel_for(rows, row_grain(cols),
-               [&](std::int64_t begin, std::int64_t end) { level().norm_forward(a, begin, end); });
-}
-
-void residual_add_backward(Sink dstream, Sink dbranch, Tensor dx, const Dropout& dropout) {
-  residual_norm_backward(dstream, dbranch, {}, {}, dx, {}, {}, nullptr, nullptr, nullptr, dropout, {});
-}
-
 }  // namespace quern

@@ -25,7 +25,13 @@ TEST_CASE("doctor --help names its examples, and a bad QUERN_ISA is an error of 
   CHECK(run({"doctor", "--help"}, directory).out.find("quern doctor --json") != std::string::npos);
   Start start;
   start.environment = {"QUERN_ISA=v9"};
-  const Outcome o = run({"doctor"}, directory, start);
-  CHECK(o.code == 2);
-  CHECK(o.err.find("QUERN_ISA") != std::string::npos);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"doctor"},
+                                                {"bench", "A"},
+                                                {"bench", "--kernels"},
+                                                {"sample", "--prompt", "a"}}) {
+    const Outcome o = run(words, directory, start);
+    CHECK(o.code == 2);
+    CHECK(o.out.empty());
+    CHECK(o.err.find("QUERN_ISA: unknown level \"v9\"") != std::string::npos);
+  }
 }

@@ -54,6 +54,18 @@ TEST_CASE("D1: the same program, processor and threads give the same bits") {
   check_same_run(directory / "one", directory / "two");
 }
 
+TEST_CASE("D3 for many more threads than there are sequences and heads") {
+  const TemporaryDirectory directory;
+  for (const std::string kind : {"full", "linear"}) {
+    std::vector<std::string> settings = hundred;
+    settings.insert(settings.end(), {"run.batch_size=1", "model.attention=" + kind});
+    const fs::path one = directory / (kind + " one"), many = directory / (kind + " many");
+    REQUIRE(run(resume_words(one, settings), directory, {.environment = {"QUERN_THREADS=1"}}).code == 0);
+    REQUIRE(run(resume_words(many, settings), directory, {.environment = {"QUERN_THREADS=16"}}).code == 0);
+    CHECK(largest_difference(one, many) <= 1e-4);
+  }
+}
+
 TEST_CASE("D3: other threads, from the start or from a resume on: each loss of 100 steps within 1e-4") {
   const TemporaryDirectory directory;
   REQUIRE(run(resume_words(directory / "two", hundred), directory, usual).code == 0);

@@ -92,8 +92,8 @@ TEST_CASE("adamw has the same bits on two threads and however it is cut", "[adam
     adamw_update(w.data() + cut, g.data() + cut, m.data() + cut, v.data() + cut, n - cut, a);
     return w;
   };
-  CHECK(same_on_two_threads([&] { return run(0); }));
-  CHECK(same_on_two_threads([&] {
+  CHECK(same_on_any_threads([&] { return run(0); }));
+  CHECK(same_on_any_threads([&] {
     auto w = normal(n, 1), m = normal(n, 3), v = std::vector<float>(w.size(), 0.1F);
     const Squares s = adamw_update(w.data(), g.data(), m.data(), v.data(), n, {.learning_rate = 1e-3F});
     return std::vector<double>{s.change, s.weights};

@@ -3,14 +3,14 @@
 // numbers, rounded.
 #include <cstring>
 #include <functional>
+#include <limits>
 
+#include "kernels/twin.hpp"
 #include "quern/base/cpu.hpp"
 #include "quern/kernels/activation.hpp"
 #include "quern/kernels/adamw.hpp"
-#include "quern/kernels/attention.hpp"
 #include "quern/kernels/elementwise.hpp"
 #include "quern/kernels/gemm.hpp"
-#include "quern/kernels/linear_attention.hpp"
 #include "quern/kernels/loss.hpp"
 #include "quern/kernels/norm.hpp"
 #include "quern/kernels/reduce.hpp"
@@ -22,43 +22,6 @@ using namespace quern;
 using namespace quern::reference;
 
 namespace {
-
-constexpr bf16 poisoned = {0x7fc1};  // a NaN
-
-/// The same numbers as bf16 and, widened, as f32.
-struct Twin {
-  std::vector<bf16> half;
-  std::vector<float> wide;
-
-  Twin(std::int64_t n, std::uint64_t seed, double deviation = 1) {
-    for (const float x : normal(n, seed, deviation))
-      half.push_back(to_bf16(x)), wide.push_back(to_float(half.back()));
-  }
-  explicit Twin(std::int64_t n) : half(static_cast<std::size_t>(n), poisoned), wide(poison(n)) {}
-
-  Tensor h(std::initializer_list<std::int64_t> shape) {
-    return {half.data(), Type::bf16, std::span(shape.begin(), shape.size())};
-  }
-  Tensor f(std::initializer_list<std::int64_t> shape) { return {wide.data(), shape}; }
-
-  /// Whether each bf16 number is the f32 number rounded.
-  bool rounded() const {
-    for (std::size_t i = 0; i < half.size(); ++i)
-      if (half[i].bits != to_bf16(wide[i]).bits) return false;
-    return true;
-  }
-  /// As attention has it: by AMX its products take bf16 weights and gradients of scores (see amx_test.cpp).
-  bool rounded_weights() const {
-    if (isa() != Isa::amx) return rounded();
-    std::vector<float> widened;
-    for (const bf16 x : half) widened.push_back(to_float(x));
-    return relative_error(widened, wide) < 9 * 0x1p-9;
-  }
-};
-
-bool same(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 constexpr std::int64_t widths[] = {1, 17, 64, 513};
 
@@ -134,6 +97,58 @@ TEST_CASE("gemm takes bf16 on either side and writes either type", "[bf16]") {
               CAPTURE(s.M, s.N, s.K, ta, tb, f32_side, static_cast<int>(type), beta);
               CHECK(relative_error(found, wanted.wide) < (type == Type::bf16 ? 0x1p-8 : 1e-6));
             }
+}
+
+TEST_CASE("gemm of bf16 columns that lie apart, as rows and as columns", "[bf16]") {
+  // The tolerances are those above.
+  for (const std::int64_t K : {1, 7, 256})
+    for (const bool turned : {false, true}) {
+      Twin a(K * 5, 1), b(K * 3, 2), c(turned ? 3 : 3 * K), wanted = c;
+      const auto column = [&](const Tensor& t) {
+        return turned ? t.columns(1, 1).mat().t() : t.columns(1, 1).mat();
+      };
+      if (turned) {  // (1,K) (K,3)
+        gemm(c.h({1, 3}).mat(), column(a.h({K, 5})), b.h({K, 3}).mat());
+        gemm_reference(wanted.f({1, 3}).mat(), column(a.f({K, 5})), b.f({K, 3}).mat(), {});
+      } else {  // (K,1) (1,3)
+        gemm(c.h({K, 3}).mat(), column(a.h({K, 5})), b.h({K, 3}).mat().row_range(0, 1));
+        gemm_reference(wanted.f({K, 3}).mat(), column(a.f({K, 5})), b.f({K, 3}).mat().row_range(0, 1), {});
+      }
+      for (std::size_t i = 0; i < c.half.size(); ++i) c.wide[i] = to_float(c.half[i]);
+      CAPTURE(K, turned);
+      CHECK(relative_error(c.wide, wanted.wide) < 0x1p-8);
+    }
+}
+
+TEST_CASE("what bf16 cannot hold becomes infinite, what is below its normal numbers keeps its digits",
+          "[bf16]") {
+  const float most = 0x1.fep127F, tiny = 0x1p-130F;  // the largest bf16, and one of the subnormal ones
+  // Kernels read them, compute in f32 and round what they store.
+  std::vector<bf16> x = {to_bf16(most), to_bf16(-most), to_bf16(tiny), to_bf16(-3 * tiny)}, y(4);
+  const Tensor from(x.data(), Type::bf16, std::array<std::int64_t, 2>{1, 4}),
+      to(y.data(), Type::bf16, std::array<std::int64_t, 2>{1, 4});
+  const auto found = [&] {
+    std::vector<float> wide;
+    for (const bf16 v : y) wide.push_back(to_float(v));
+    return wide;
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  convert({to, 0}, from);
+  CHECK(found() == std::vector<float>{most, -most, tiny, -3 * tiny});
+  convert({to, 1}, from);  // twice each
+  CHECK(found() == std::vector<float>{inf, -inf, 2 * tiny, -6 * tiny});
+  activation_forward(to, from, Activation::relu);
+  CHECK(found() == std::vector<float>{most, 0, tiny, 0});
+  activation_forward(to, from, Activation::relu2);
+  CHECK(found() == std::vector<float>{inf, 0, 0, 0});
+  // A product: most * 2 overflows, tiny * 1 does not vanish (through f32 or by the processor's own bf16,
+  // which takes subnormal operands for 0: Intel's manual on VDPBF16PS and TDPBF16PS).
+  std::vector<bf16> two = {to_bf16(2)};
+  const Tensor factor(two.data(), Type::bf16, std::array<std::int64_t, 2>{1, 1});
+  gemm(to.mat(), factor.mat(), from.mat());
+  CHECK(found()[0] == inf);
+  CHECK(found()[1] == -inf);
+  CHECK((found()[2] == 2 * tiny || (gemm_has_bf16() && found()[2] == 0)));
 }
 
 TEST_CASE("norm: bf16 branch and normalised rows", "[bf16]") {
@@ -241,100 +256,6 @@ TEST_CASE("turned and normalised heads of bf16", "[bf16]") {
       CHECK(dx.rounded());
       CHECK(same(dgain, dgain32));
     }
-}
-
-TEST_CASE("attention of bf16, whole tiles and single queries, forward and backward", "[bf16]") {
-  const struct {
-    std::int64_t T, S, H, D;
-    double rate;
-    std::int64_t Hkv = H, window = 0;
-    bool additive = false;
-  } cases[] = {{1, 70, 2, 17, 0},
-               {3, 3, 1, 64, 0},
-               {70, 70, 2, 16, 0},
-               {70, 70, 2, 24, 0.3},
-               {65, 130, 1, 64, 0},
-               {33, 40, 4, 16, 0, 2},
-               {70, 80, 2, 20, 0.2, 1, 33},
-               {1, 80, 2, 20, 0, 1, 33},
-               {70, 80, 2, 20, 0.2, 1, 0, true},
-               {1, 80, 2, 20, 0, 1, 33, true}};
-  for (const auto& c : cases) {
-    const std::int64_t B = 2;
-    Twin q(B * c.T * c.H * c.D, 1), k(B * c.S * c.Hkv * c.D, 2), v(B * c.S * c.Hkv * c.D, 3);
-    Twin out(B * c.T * c.H * c.D), dout(B * c.T * c.H * c.D, 4);
-    std::vector<float> lse = poison(B * c.H * c.T), lse32 = lse;
-    const std::vector<float> slopes = alibi_slopes(c.H);
-    AttentionOptions options{0.3F, {}, nullptr, {}};
-    options.mask.offset = c.S - c.T;
-    options.mask.window = c.window;
-    if (c.window > 0) options.slopes = slopes.data();
-    const std::vector<float> w = normal(c.H * c.D, 8, 0.3);
-    if (c.additive) options.scale = 1, options.additive = w.data();
-    if (c.rate > 0) options.dropout = Dropout(RandomStream(1, 2, 3), c.rate, 0);
-    const auto shape_q = {B, c.T, c.H, c.D}, shape_k = {B, c.S, c.Hkv, c.D};
-    attention_forward(out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options);
-    attention_forward(out.f(shape_q), lse32.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options);
-    CAPTURE(c.T, c.S, c.D);
-    CHECK(out.rounded_weights());
-    if (isa() == Isa::amx) {
-      CHECK(relative_error(lse, lse32) < 1e-5);  // the same products, summed in another order
-    } else {
-      CHECK(same(lse, lse32));
-    }
-    for (std::size_t i = 0; i < out.half.size(); ++i)
-      out.wide[i] = to_float(out.half[i]);  // what backward is given
-    for (const float beta : {0.0F, 1.0F}) {
-      const auto sink = [beta](std::int64_t n, std::uint64_t seed) {
-        return beta == 0 ? Twin(n) : Twin(n, seed);
-      };
-      Twin dq = sink(B * c.T * c.H * c.D, 5), dk = sink(B * c.S * c.Hkv * c.D, 6),
-           dv = sink(B * c.S * c.Hkv * c.D, 7);
-      std::vector<float> scratch(attention_backward_scratch(B, c.T, c.S, c.Hkv, c.D, c.H));
-      std::vector<float> dw = poison(c.H * c.D), dw32 = dw;
-      const auto vectors = [&](std::vector<float>& to) {
-        return c.additive ? Sink{{to.data(), {c.H, c.D}}, 0} : Sink();
-      };
-      attention_backward({dq.h(shape_q), beta}, {dk.h(shape_k), beta}, {dv.h(shape_k), beta}, dout.h(shape_q),
-                         out.h(shape_q), lse.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options,
-                         scratch, vectors(dw));
-      attention_backward({dq.f(shape_q), beta}, {dk.f(shape_k), beta}, {dv.f(shape_k), beta}, dout.f(shape_q),
-                         out.f(shape_q), lse.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options,
-                         scratch, vectors(dw32));
-      CHECK((!c.additive || same(dw, dw32)));
-      CHECK(dq.rounded_weights());
-      CHECK(dk.rounded_weights());
-      CHECK(dv.rounded_weights());
-    }
-  }
-}
-
-TEST_CASE("linear attention of bf16, forward and backward", "[bf16]") {
-  constexpr std::int64_t B = 2, T = 70, H = 4, Hkv = 2, D = 20, M = 24;
-  const std::vector<float> directions = normal(M * D, 9);
-  for (const bool favor : {false, true}) {
-    CAPTURE(favor);
-    LinearAttentionOptions options;
-    if (favor) options.directions = directions.data(), options.n_features = M;
-    Twin q(B * T * H * D, 1), k(B * T * Hkv * D, 2), v(B * T * Hkv * D, 3), out(B * T * H * D);
-    Twin dout(B * T * H * D, 4), dq(B * T * H * D), dk(B * T * Hkv * D), dv(B * T * Hkv * D);
-    std::vector<float> den = poison(B * H * T), den32 = den;
-    const auto shape_q = {B, T, H, D}, shape_k = {B, T, Hkv, D};
-    std::vector<float> scratch(linear_attention_scratch(q.f(shape_q), k.f(shape_k), options));
-    linear_attention_forward(out.h(shape_q), den.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options,
-                             {}, scratch);
-    linear_attention_forward(out.f(shape_q), den32.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options,
-                             {}, scratch);
-    CHECK(out.rounded());
-    CHECK(same(den, den32));
-    linear_attention_backward({dq.h(shape_q), 0}, {dk.h(shape_k), 0}, {dv.h(shape_k), 0}, dout.h(shape_q),
-                              den.data(), q.h(shape_q), k.h(shape_k), v.h(shape_k), options, scratch);
-    linear_attention_backward({dq.f(shape_q), 0}, {dk.f(shape_k), 0}, {dv.f(shape_k), 0}, dout.f(shape_q),
-                              den.data(), q.f(shape_q), k.f(shape_k), v.f(shape_k), options, scratch);
-    CHECK(dq.rounded());
-    CHECK(dk.rounded());
-    CHECK(dv.rounded());
-  }
 }
 
 TEST_CASE("the loss's gradient as bf16 lies in the first half of each row", "[bf16]") {

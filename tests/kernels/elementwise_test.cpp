@@ -41,7 +41,7 @@ TEST_CASE("only the columns of a view change", "[elementwise]") {
 
 TEST_CASE("add_scaled has the same bits on two threads", "[elementwise]") {
   const auto x = normal(70'001, 4);
-  CHECK(same_on_two_threads([&] {
+  CHECK(same_on_any_threads([&] {
     auto to = normal(70'001, 5), in = x;
     add_scaled({{to.data(), {70'001}}, 0.5F}, {in.data(), {70'001}}, 3);
     return to;

@@ -241,45 +241,31 @@ TEST_CASE("norm backward in place", "[norm]") {
   CHECK(c.dh == wanted.dbranch);
 }
 
-TEST_CASE("residual addition without a norm", "[norm]") {
-  Case c(3, 530, some_dropout());
-  residual_add_forward(c.view(c.x), c.view(c.stream), c.view(c.branch), c.dropout);
-  CHECK(relative_error(c.x, c.wanted().x) < 1e-7);  // one product, one sum
-  auto dstream = poison(3 * 530), dbranch = poison(3 * 530);
-  residual_add_backward({c.view(dstream), 0}, {c.view(dbranch), 0}, c.view(c.dx), c.dropout);
-  CHECK(dstream == c.dx);
-  for (std::size_t i = 0; i < c.dx.size(); ++i)
-    CHECK(dbranch[i] == c.dx[i] * c.dropout.factor(i / 530, static_cast<std::uint32_t>(i % 530)));
-  // Dropout alone.
-  residual_add_forward(c.view(c.x), {}, c.view(c.dx), c.dropout);
-  CHECK(c.x == dbranch);
-}
-
 TEST_CASE("dropout keeps the rate's share and drops all at rate 1", "[norm]") {
   std::vector<float> ones(100 * 512, 1.0F), x = poison(100 * 512);
   const Tensor in(ones.data(), {100, 512}), out(x.data(), {100, 512});
-  residual_add_forward(out, {}, in, Dropout({1, 2, 3}, 0.25, 0));
+  drop({out, 0}, in, Dropout({1, 2, 3}, 0.25, 0));
   const auto kept = std::count(x.begin(), x.end(), static_cast<float>(1 / 0.75));
   CHECK(kept + std::count(x.begin(), x.end(), 0.0F) == 51'200);
   CHECK(std::abs(double(kept) - 38'400) < 500);  // the deviation is 98
-  residual_add_forward(out, {}, in, Dropout({1, 2, 3}, 1, 0));
+  drop({out, 0}, in, Dropout({1, 2, 3}, 1, 0));
   CHECK(std::count(x.begin(), x.end(), 0.0F) == 51'200);
 }
 
 TEST_CASE("norms have the same bits on two threads", "[norm]") {
   Case c(1500, 65, some_dropout());
-  CHECK(same_on_two_threads([&] {
+  CHECK(same_on_any_threads([&] {
     c.forward();
     return c.h;
   }));
-  CHECK(same_on_two_threads([&] { return backward(c, 0, true).dgain; }));
-  CHECK(same_on_two_threads([&] { return backward(c, 1, false).dbranch; }));
+  CHECK(same_on_any_threads([&] { return backward(c, 0, true).dgain; }));
+  CHECK(same_on_any_threads([&] { return backward(c, 1, false).dbranch; }));
   c.rms();
-  CHECK(same_on_two_threads([&] {
+  CHECK(same_on_any_threads([&] {
     c.forward();
     return c.h;
   }));
-  CHECK(same_on_two_threads([&] { return backward(c, 0, true).dgain; }));
+  CHECK(same_on_any_threads([&] { return backward(c, 0, true).dgain; }));
 }
 
 TEST_CASE("dgain over many rows", "[norm]") {

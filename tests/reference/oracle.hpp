@@ -1,9 +1,10 @@
-// Oracles that every kernel test shares: gradients by Dual numbers, the same bits on one thread and on two.
+// Oracles that every kernel test shares: gradients by Dual numbers, the same bits on any number of threads.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -41,16 +42,27 @@ T weighted(const std::vector<float>& weights, const std::vector<T>& y) {
   return total;
 }
 
-/// Whether f(), which returns a vector, gives the same bits on one thread and on two.
+/// Whether f(), which returns a vector, gives on these numbers of threads the bits that it gives on one.
 template <class F>
-bool same_on_two_threads(F f) {
+bool same_on_threads(std::initializer_list<int> numbers, F f) {
   const int before = thread_count();
   set_thread_count(1);
   const auto one = f();
-  set_thread_count(2);
-  const auto two = f();
+  bool same = true;
+  for (const int threads : numbers) {
+    set_thread_count(threads);
+    const auto other = f();
+    same = same && one.size() == other.size() &&
+           std::memcmp(one.data(), other.data(), one.size() * sizeof one[0]) == 0;
+  }
   set_thread_count(before);
-  return one.size() == two.size() && std::memcmp(one.data(), two.data(), one.size() * sizeof one[0]) == 0;
+  return same;
+}
+
+/// The same for two threads, three, and more than there are tasks.
+template <class F>
+bool same_on_any_threads(F f) {
+  return same_on_threads({2, 3, 16}, f);
 }
 
 }  // namespace quern::reference

@@ -41,6 +41,9 @@
 
 namespace quern {
 
+/// The widest head, D.
+constexpr std::int64_t max_head_width = 256;
+
 /// Which keys a query sees: a span for each query, never a dense tensor, and a few keys that all see. It acts
 /// before the softmax. What lies in a key or value that no query sees (a NaN, even) reaches no result and no
 /// gradient.

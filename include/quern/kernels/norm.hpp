@@ -40,12 +40,4 @@ void residual_norm_backward(Sink dstream, Sink dbranch, Sink dgain, Sink dbias, 
                             NormKind kind = NormKind::layernorm);
 std::size_t residual_norm_backward_scratch(std::int64_t rows, std::int64_t cols);
 
-/// x = stream + dropout(branch), without a norm; an empty `stream` stands for zero (dropout alone). x may be
-/// the buffer of either.  // (R,C)
-void residual_add_forward(Tensor x, Tensor stream, Tensor branch, const Dropout& dropout);
-
-/// dstream = dx + beta * dstream,  dbranch = mask * dx + beta * dbranch; one of them may be dx's own buffer
-/// when its beta is 0.  // (R,C)
-void residual_add_backward(Sink dstream, Sink dbranch, Tensor dx, const Dropout& dropout);
-
 }  // namespace quern

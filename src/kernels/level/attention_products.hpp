@@ -13,7 +13,7 @@ namespace quern::kernels::QUERN_LEVEL {
 namespace {
 
 // Numbers of a tile of keys: 64 rows of 64; wider heads get fewer rows a tile. And of a tile of queries, of
-// which there is at least a panel. All of a task's tiles together take some 64 KiB of stack.
+// which there is at least a panel. All of a task's tiles together take some 160 KB of stack.
 constexpr int64_t rows_size = 64 * tile;
 constexpr int64_t columns_size =
     rows_size > attention_max_width* panel ? rows_size : attention_max_width* panel;

@@ -15,8 +15,7 @@ void add_branch(float* x, const float* stream, const Branch* branch, const Dropo
     columns(tile, tile + n, [&](int64_t j, int64_t k) QUERN_LAMBDA {
       vf v = load_n(branch + j, k);
       if (dropout.threshold != 0) v *= dropout_factor(bits + (j - tile), dropout);
-      if (stream != nullptr) v += load_n(stream + j, k);
-      store_n(x + j, v, k);
+      store_n(x + j, v + load_n(stream + j, k), k);
     });
   }
 }
@@ -64,7 +63,6 @@ void norm_forward_of(const NormForward& a, int64_t begin, int64_t end) {
       add_branch(at(a.x, r), x, at<Branch>(a.branch, r), a.dropout, r, a.cols);
       x = at(a.x, r);
     }
-    if (a.h.data == nullptr) continue;
     float mean = 0;
     if (a.mean != nullptr)
       mean = row_sum(a.cols, [&](int64_t j, int64_t k) QUERN_LAMBDA { return load_n(x + j, k); }) / c;
