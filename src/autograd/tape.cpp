@@ -114,12 +114,23 @@ Running Tape::run(const char* name, const OpCost& cost) {
   return Running(!planning(), phase_, name, cost.forward, module_);
 }
 
-bool Tape::begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs) {
+bool Tape::begin_node(const char* name, std::initializer_list<Var> inputs,
+                      std::initializer_list<Var> outputs) {
   const bool needed =
       recording() && std::any_of(inputs.begin(), inputs.end(), [](Var x) { return x.needs_grad(); });
   for (const Var y : outputs)
     if (y) y.slot().needs_grad = needed;
   if (!needed) cost_ = {};
+  // A part whose operations backward will record: a bad number in it is theirs, and not the part's.
+  if (mode_ == Mode::train && !records_ && workspace_.inspect && !planning()) {
+    Node node{};
+    node.name = name;
+    node.module = module_;
+    node.outputs = workspace_.arena.array<Slot*>(outputs.size());
+    for (const Var y : outputs)
+      if (y) node.outputs[node.output_count++] = &y.slot();
+    workspace_.inspect(node, Phase::forward);
+  }
   return needed;
 }
 

@@ -44,6 +44,7 @@ struct DrawnTask {
   PairFraming framing;
   Framing kind;
   std::vector<std::string> labels;
+  LabelIndex numbers;
 
   static std::vector<std::string> more_characters(const Problems& problems, Framing framing) {
     std::vector<std::string> more;
@@ -59,7 +60,8 @@ struct DrawnTask {
         tokenizer(extended(problems.tokenizer(), more_characters(problems, kind_))),
         framing(tokenizer, kind_, has_fixed_rows(problems)),
         kind(kind_),
-        labels(problems.labels()) {}
+        labels(problems.labels()),
+        numbers(labels) {}
   DrawnTask(const DrawnTask&) = delete;  // framing holds the tokenizer's address
   DrawnTask& operator=(const DrawnTask&) = delete;
 
@@ -68,7 +70,7 @@ struct DrawnTask {
     if (problems.form() == Form::aligned) return frame_aligned(tokenizer, problem, to);
     if (kind != Framing::whole) return framing.frame(problem.question, problem.answer, {}, to);
     framing.ask(problem.question, {}, to);
-    to.targets = {*index_of(labels, problem.answer)};
+    to.targets = {numbers.find(problem.answer).value()};
   }
 
   /// The longest side of any row.
@@ -116,10 +118,26 @@ Dataset load_drawn(const DataConfig& config, const DataShape& shape) {
 
 }  // namespace
 
-std::optional<std::int32_t> index_of(const std::vector<std::string>& list, const std::string& wanted) {
-  const auto found = std::find(list.begin(), list.end(), wanted);
-  if (found == list.end()) return std::nullopt;
-  return static_cast<std::int32_t>(found - list.begin());
+LabelIndex::LabelIndex(const std::vector<std::string>& labels) {
+  sorted_.reserve(labels.size());
+  for (const std::string& label : labels)
+    sorted_.emplace_back(label, static_cast<std::int32_t>(sorted_.size()));
+  std::sort(sorted_.begin(), sorted_.end());
+}
+
+std::optional<std::int32_t> LabelIndex::find(std::string_view label) const {
+  const auto found = std::lower_bound(sorted_.begin(), sorted_.end(), std::pair(label, std::int32_t{0}));
+  if (found == sorted_.end() || found->first != label) return std::nullopt;
+  return found->second;
+}
+
+void check_labels(std::size_t count, std::size_t bytes, const std::string& place) {
+  const bool many = count > most_labels;
+  if (!many && bytes <= most_label_bytes) return;
+  throw Error(ErrorKind::file,
+              "more than " + (many ? std::to_string(most_labels) + " different labels"
+                                   : std::to_string(most_label_bytes) + " bytes of labels"),
+              "what tells nearly every record from every other is no label: fewer and shorter ones", place);
 }
 
 void require_context(TaskKind task, std::int64_t longest, const DataShape& shape) {

@@ -5,6 +5,7 @@
 
 #include "dataset_parts.hpp"
 #include "quern/base/check.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/data/windows.hpp"
 #include "quern/text/fingerprint.hpp"
 
@@ -76,11 +77,12 @@ Dataset load_images(const DataConfig& config, const DataShape& shape) {
                                                           : read_images(config));
   check_patches(*set, shape, config.task, drawn ? "" : name);
   std::vector<std::string> labels = config.labels.empty() ? set->names : config.labels;
+  const LabelIndex numbers(labels);
   std::vector<std::int32_t> classes;  // of the set's labels
   for (const std::string& label : set->names) {
-    const auto found = index_of(labels, label);
+    const auto found = numbers.find(label);
     if (!found)
-      throw Error(ErrorKind::file, "the label \"" + label + "\" is none that training had",
+      throw Error(ErrorKind::file, "the label " + in_quotes(label) + " is none that training had",
                   "the same sub-folders as in training", name);
     classes.push_back(*found);
   }

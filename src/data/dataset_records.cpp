@@ -4,6 +4,7 @@
 
 #include "dataset_parts.hpp"
 #include "quern/base/check.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/data/records.hpp"
 #include "quern/text/fingerprint.hpp"
 
@@ -68,18 +69,22 @@ TextFile joint_text(const AllRecords& records, const std::string& name) {
 /// Those that the training records have, in order.
 std::vector<std::string> labels_of(const AllRecords& records, std::int64_t train) {
   std::set<std::string> found;
+  std::size_t bytes = 0;
+  const auto add = [&](const std::string& label, const Record& record) {
+    if (!found.insert(label).second) return;
+    check_labels(found.size(), bytes += label.size(), record.place);
+  };
   records.each([&](const Record& record) {
     if (train-- <= 0) return;
-    if (!record.label.empty()) found.insert(record.label);
-    found.insert(record.tags.begin(), record.tags.end());
+    if (!record.label.empty()) add(record.label, record);
+    for (const std::string& tag : record.tags) add(tag, record);
   });
   return {found.begin(), found.end()};
 }
 
-std::int32_t class_of(const std::vector<std::string>& labels, const std::string& label,
-                      const Record& record) {
-  if (const auto found = index_of(labels, label)) return *found;
-  throw Error(ErrorKind::file, "the label \"" + label + "\" does not occur in the training records",
+std::int32_t class_of(const LabelIndex& labels, const std::string& label, const Record& record) {
+  if (const auto found = labels.find(label)) return *found;
+  throw Error(ErrorKind::file, "the label " + in_quotes(label) + " does not occur in the training records",
               "mix the records, or state all labels in data.labels", record.place);
 }
 
@@ -91,7 +96,7 @@ void refuse_marks(const std::string& text, const Record& record) {
 }
 
 Example example_of(const Record& record, const PairFraming& framing, const Tokenizer& tokenizer,
-                   const std::vector<std::string>& labels) {
+                   const LabelIndex& labels) {
   const Source source = {record.place, ErrorKind::file};
   Example example;
   if (!record.target.empty()) {
@@ -189,12 +194,13 @@ Dataset load_records(const DataConfig& config, const DataShape& shape,
                     std::string(tokenizer.name()) + "s",
                 "data.tokenizer word");
   std::vector<std::string> labels = config.labels.empty() ? labels_of(records, train) : config.labels;
+  const LabelIndex numbers(labels);
   const PairFraming framing(tokenizer, shape.framing, false);
   const auto rows = std::make_shared<ExampleRows>(all);
   Fingerprint print;
   records.each([&](const Record& record) {
     add(print, record);
-    const Example example = example_of(record, framing, tokenizer, labels);
+    const Example example = example_of(record, framing, tokenizer, numbers);
     check_length(example, record, shape);
     rows->add(example);
   });

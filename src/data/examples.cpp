@@ -85,6 +85,7 @@ Batch ExampleBuffer::gather(RowKind kind, std::int64_t rows, std::int64_t first_
 
 ExampleSampler::ExampleSampler(const Examples& examples, const ExampleOrder& order)
     : examples_(&examples), order_(order), buffer_(order.context_length) {
+  require_countable(order.batch_size * order.micro_batches);
   if (order.batch_tokens == 0) return;
   QUERN_CHECK(examples.train > 0);  // the config was checked
   for (std::int64_t i = 0; i < examples.train; ++i) lengths_.push_back(examples.lengths(i));
@@ -131,6 +132,7 @@ void ExampleSampler::cut() {
 }
 
 std::int64_t ExampleSampler::index(std::int64_t step, std::int64_t row) const {
+  require_drawable(step);
   const std::int64_t position = step * order_.batch_size * order_.micro_batches + row, n = examples_->train;
   if (n == 0) return position;
   if (order_.order == WindowOrder::shuffle)
@@ -145,6 +147,7 @@ std::int64_t ExampleSampler::index(std::int64_t step, std::int64_t row) const {
 
 /// Where micro-batch i of a step begins among the sorted examples, and its rows.
 std::pair<std::int64_t, std::int64_t> ExampleSampler::cut_of(std::int64_t step, std::int64_t i) {
+  require_drawable(step);
   const auto batches = static_cast<std::int64_t>(cuts_.size()) - 1;
   const std::int64_t position = step * order_.micro_batches + i, epoch = position / batches;
   sort_epoch(epoch);

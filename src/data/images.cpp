@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "dataset_parts.hpp"
 #include "picture.hpp"
 #include "quern/base/files.hpp"
 #include "quern/base/suggest.hpp"
@@ -148,6 +149,7 @@ ImageSet read_image_folder(const std::string& folder, std::uint64_t memory) {
   if (!fs::is_directory(folder, ignored)) {
     fail(folder, "is no folder", "a folder of images has a sub-folder for each label");
   }
+  std::size_t label_bytes = 0;
   for (const std::string& name : names_in(files, folder)) {
     const fs::path below = fs::path(folder) / name;
     if (!fs::is_directory(below, ignored)) {
@@ -155,6 +157,10 @@ ImageSet read_image_folder(const std::string& folder, std::uint64_t memory) {
         fail(below.string(), "an image outside a sub-folder", "its label is the sub-folder's name");
       continue;  // a README beside the labels
     }
+    if (first_non_utf8(name) < name.size())
+      fail(folder, "the sub-folder " + in_quotes(name) + " has a name that is not UTF-8",
+           "rename it: it is the label's name");
+    check_labels(set.names.size() + 1, label_bytes += name.size(), folder);
     const auto label = static_cast<std::int32_t>(set.names.size());
     const std::vector<std::string> pictures = names_in(files, below);
     if (pictures.empty()) fail(below.string(), "a label without images");

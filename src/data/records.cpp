@@ -90,6 +90,16 @@ void check_tags(const Record& record, const std::string& name, std::int64_t line
        "each token has one tag, in the same order");
 }
 
+/// A label becomes part of the run's config, whose texts end before a NUL.
+void check_labels_text(const Record& record, const std::string& name, std::int64_t line) {
+  const auto check = [&](const std::string& label) {
+    if (label.find('\0') != label.npos)
+      fail(name, line, "the label " + in_quotes(label) + " holds a NUL character", "a config cannot hold it");
+  };
+  check(record.label);
+  for (const std::string& tag : record.tags) check(tag);
+}
+
 /// Training computes in float.
 bool is_float(double value) { return std::abs(value) <= std::numeric_limits<float>::max(); }
 
@@ -214,11 +224,12 @@ std::int64_t RecordSet::scan_lines(const Visit& visit) const {
     record.place = line_place(name, ++number);
     const bool whole = !is_blank(line) && (json_ ? read_json(line, name, number, kind_, record)
                                                  : read_tsv(line, name, number, kind_, record));
-    if (whole) {
-      visit(record);
-    } else {
+    if (!whole) {
       ++skipped;
+      continue;
     }
+    check_labels_text(record, name, number);
+    visit(record);
   }
   return skipped;
 }

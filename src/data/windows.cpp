@@ -77,12 +77,13 @@ WindowSampler::WindowSampler(TokenView tokens, std::int64_t context_length, Wind
       masking_(masking) {
   QUERN_CHECK(context_length >= 1 && tokens.size() > context_length, context_length, tokens.size());
   QUERN_CHECK(rows_per_step >= 1, rows_per_step);
+  require_countable(rows_per_step);
 }
 
 std::int64_t WindowSampler::start(std::int64_t step, std::int64_t row) const {
   constexpr std::uint64_t random_site = site_hash("data.windows.random");
   constexpr std::uint64_t offset_site = site_hash("data.windows.offset");
-  QUERN_CHECK(step >= 0 && step <= std::numeric_limits<std::uint32_t>::max(), step);
+  require_drawable(step);
   QUERN_CHECK(row >= 0 && row < rows_per_step_, row, rows_per_step_);
   const auto uniform_below = [&](std::int64_t n, std::uint64_t site, std::int64_t when, std::int64_t index) {
     const auto bits =
@@ -117,6 +118,22 @@ Batch WindowSampler::batch(std::int64_t step, std::int64_t first_row, std::int64
   batch.target_tokens = masking_ ? buffer_.count_targets(rows) : rows * context_length_;
   batch.first_row = first_row;
   return batch;
+}
+
+void require_drawable(std::int64_t step) {
+  QUERN_CHECK(step >= 0, step);
+  if (step <= std::numeric_limits<std::uint32_t>::max()) return;
+  throw Error(ErrorKind::config, "a run has 4294967296 batches, and no one behind them",
+              "a smaller run.max_steps");
+}
+
+void require_countable(std::int64_t rows_per_step) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  if (rows_per_step <= most) return;
+  throw Error(
+      ErrorKind::config,
+      "a step of " + std::to_string(rows_per_step) + " sequences, and it may have " + std::to_string(most),
+      "a smaller run.batch_size or run.grad_accumulation");
 }
 
 std::uint64_t permute(std::uint64_t index, std::uint64_t n, std::uint64_t seed, std::uint32_t key) {

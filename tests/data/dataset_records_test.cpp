@@ -1,4 +1,5 @@
 // Records and images as data of a run.
+#include <ctime>
 #include <functional>
 
 #include "base/temporary_directory.hpp"
@@ -62,6 +63,52 @@ TEST_CASE("a label that training lacks is refused with its line, unless data.lab
   CHECK_THAT(message, Catch::Contains("\"maybe\"") && Catch::Contains("data.tsv:4"));
   f.config.labels = {"yes", "no", "maybe"};
   CHECK(f.load(TaskKind::classification, text).labels.size() == 3);
+}
+
+/// Each line another label.
+std::string many_labels(int count, const std::string& text = "a") {
+  std::string lines;
+  for (int i = 0; i < count; ++i) lines += text + "\tlabel" + std::to_string(i) + "\n";
+  return lines;
+}
+
+TEST_CASE("as many labels as a run can hold are read at once, one more is refused with its line") {
+  Fixture f;
+  f.config.val_fraction = 0, f.config.tokenizer = "word";
+  for (const TaskKind task : {TaskKind::classification, TaskKind::tagging}) {
+    CAPTURE(enum_name(task));
+    const std::clock_t begin = std::clock();
+    const Dataset data = f.load(task, many_labels(65536));
+    CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC <
+          4);  // a list searched from its begin: 10
+    REQUIRE(data.labels.size() == 65536);
+    Example example;
+    for (const std::int64_t i : {0, 1, 9, 65535}) {
+      data.examples->get(Split::train, i, example);
+      REQUIRE(example.targets.size() == 1);
+      CHECK(data.labels.at(static_cast<std::size_t>(example.targets[0])) == "label" + std::to_string(i));
+    }
+    const auto [kind, message] = error_of([&] { f.load(task, many_labels(65537)); });
+    CHECK(kind == 3);
+    CHECK_THAT(message,
+               Catch::Contains("more than 65536 different labels") && Catch::Contains("data.tsv:65537"));
+  }
+  // 2 MiB of labels, of which a config's text may need six times as much.
+  const std::string half(1 << 20, 'x');
+  CHECK(f.load(TaskKind::classification, "a\t" + half + "\na\t" + half.substr(1) + "\n").labels.size() == 2);
+  const auto [kind, message] =
+      error_of([&] { f.load(TaskKind::classification, "a\t" + half + "\na\ty" + half + "\n"); });
+  CHECK(kind == 3);
+  CHECK_THAT(message, Catch::Contains("more than 2097152 bytes of labels") && Catch::Contains("data.tsv:2"));
+}
+
+TEST_CASE("a label that stands twice in data.labels is the first of the two") {
+  Fixture f;
+  f.config.labels = {"no", "yes", "no"};
+  const Dataset data = f.load(TaskKind::classification, "a\tyes\nb\tno\nab\tno\nba\tno\n");
+  Example example;
+  data.examples->get(Split::train, 1, example);
+  CHECK(example.targets == std::vector<std::int32_t>{0});
 }
 
 TEST_CASE("tags need a token for each word") {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 
 namespace quern {
 namespace {
@@ -138,6 +139,24 @@ TEST_CASE("an example that alone has too many tokens is refused") {
   const Examples examples = some_examples(30);
   CHECK_THROWS_WITH(ExampleSampler(examples, order_of(WindowOrder::random, 1, 5)),
                     Catch::Contains("run.batch_tokens is 5") && Catch::Contains("11 tokens"));
+}
+
+TEST_CASE("beyond the batches that a run can draw is an error, not a wrong example") {
+  constexpr std::int64_t last = 4294967295;
+  const Examples examples = some_examples(9), endless = some_examples(0);
+  for (const Examples* from : {&examples, &endless})
+    for (const std::int64_t tokens : {0, 64}) {
+      if (from == &endless && tokens > 0) continue;  // the config forbids it
+      ExampleSampler sampler(*from, order_of(WindowOrder::shuffle, 2, tokens));
+      CHECK_NOTHROW(sampler.numbers(last));
+      CHECK_NOTHROW(sampler.batch(last, 1));
+      CHECK(test::error_of([&] { sampler.numbers(last + 1); }).kind == ErrorKind::config);
+      CHECK(test::error_of([&] { sampler.batch(last + 1, 0); }).kind == ErrorKind::config);
+    }
+  const Error large =
+      test::error_of([&] { ExampleSampler(examples, order_of(WindowOrder::shuffle, 1073741824)); });
+  CHECK(large.kind == ErrorKind::config);
+  CHECK(std::string(large.what()) == "a step of 2147483648 sequences, and it may have 2147483647");
 }
 
 TEST_CASE("an evaluation takes the held-out examples in order, or some batches of them") {

@@ -226,3 +226,23 @@ TEST_CASE("a folder without two labels of images is refused", "[data]") {
   CHECK(says(error_of([&] { read_image_folder((folder / "2.png").string()); }), "is no folder"));
   CHECK(error_of([&] { read_image_folder((folder / "none").string()); }).kind == ErrorKind::file);
 }
+
+TEST_CASE("a label that is not UTF-8 is refused by its name, made safe to print", "[data]") {
+  const Folder folder;
+  folder.add("a/0.png", png(3, 2, PNG_FORMAT_GRAY, grey));
+  folder.add("\xFF\x1B/0.png", png(3, 2, PNG_FORMAT_GRAY, grey));
+  const Error error = error_of([&] { folder.read(); });
+  CHECK(error.kind == ErrorKind::file);
+  CHECK(std::string(error.what()) == "the sub-folder \"\\xff\\x1b\" has a name that is not UTF-8");
+  CHECK(error.place == folder.path().string());
+}
+
+TEST_CASE("a folder with more labels than a run can hold is refused", "[data]") {
+  const Folder folder;
+  const std::string picture = png(3, 2, PNG_FORMAT_GRAY, grey), long_name(245, 'n');
+  // 8,400 names of 250 bytes are more than 2 MiB.
+  for (int i = 0; i < 8400; ++i) folder.add(long_name + std::to_string(10000 + i) + "/0.png", picture);
+  const Error error = error_of([&] { folder.read(); });
+  CHECK(error.kind == ErrorKind::file);
+  CHECK(says(error, "more than 2097152 bytes of labels"));
+}

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 
 using namespace quern;
 
@@ -159,6 +160,21 @@ TEST_CASE("permute is a permutation of any size, and close to a uniform one", "[
     const double expected = 4000.0 / static_cast<double>(n);
     for (const double c : count) CHECK(std::abs(c - expected) < 5 * std::sqrt(expected));
   }
+}
+
+TEST_CASE("beyond the batches that a run can draw is an error, not a wrong window", "[data]") {
+  const std::vector<std::int32_t> tokens(100, 1);
+  const auto sampler = [&](std::int64_t rows) {
+    return WindowSampler(all(tokens), 4, WindowOrder::shuffle, 1, rows);
+  };
+  constexpr std::int64_t last = 4294967295, most_rows = 2147483647;
+  CHECK(sampler(most_rows).start(last, most_rows - 1) < 100);
+  const Error late = test::error_of([&] { sampler(2).start(last + 1, 0); });
+  CHECK(late.kind == ErrorKind::config);
+  CHECK(std::string(late.what()) == "a run has 4294967296 batches, and no one behind them");
+  const Error large = test::error_of([&] { sampler(most_rows + 1); });
+  CHECK(large.kind == ErrorKind::config);
+  CHECK(std::string(large.what()) == "a step of 2147483648 sequences, and it may have 2147483647");
 }
 
 TEST_CASE("a batch knows where documents begin, if its tokens do", "[data]") {

@@ -10,6 +10,7 @@
 #include "quern/base/check.hpp"
 #include "quern/base/rng.hpp"
 #include "quern/text/utf8.hpp"
+#include "quern/train/config.hpp"
 #include "target.hpp"
 
 using namespace quern;
@@ -142,6 +143,9 @@ std::vector<std::string> hostile_texts() {
   }
   texts.push_back("{\"" + many("a") + "\":1}");
   texts.push_back("{\"run\":{\"name\":\"" + many("a\\n") + "\"}}");
+  texts.push_back("{\"data\":{\"labels\":[" + many("\"ab\",") + "\"a\"]}}");
+  texts.push_back("{\"data\":{\"labels\":[" + many("\"abcd\",") + "\"a\"]}}");
+  texts.push_back("{\"data\":{\"labels\":[" + many("\"\x7F\x7F\x7F\",") + "\"a\"]}}");
   texts.push_back("{" + many(" \n") + "x");
   texts.push_back("[null" + many("\n") + "x");
   texts.push_back(many("1") + "e" + many("9"));
@@ -186,4 +190,18 @@ TEST_CASE("fuzz: large inputs that were made to hurt") {
   for (std::string& text : hostile_counts()) texts.push_back(std::move(text));
   for (const std::string& text : texts)
     for (const FuzzTarget& target : test::fuzz_targets()) feed(target, text, text.substr(0, 40));
+}
+
+TEST_CASE("fuzz: a config with as many labels as can be takes no more memory than any reader") {
+  for (const char* label : {"\"abcd\"", "\"\x7F\x7F\x7F\x7F\""}) {
+    std::string text = "{\"data\":{\"labels\":[";
+    for (int i = 0; i < 65536; ++i) text += (i > 0 ? "," : "") + std::string(label);
+    std::vector<ConfigText> texts(1);
+    texts[0] = {"config.json", text + "]}}"};
+    test::watch_heap();
+    const std::size_t found = merge_config(texts, std::nullopt, {}).data.labels.size();
+    const std::uint64_t bytes = test::peak_bytes();
+    CHECK(found == 65536);
+    CHECK(bytes <= test::default_memory(texts[0].text));
+  }
 }

@@ -1,10 +1,13 @@
 #include "quern/text/utf8.hpp"
 
+#include <bit>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "catch.hpp"
 #include "quern/base/check.hpp"
+#include "quern/base/rng.hpp"
 
 using namespace quern;
 using Status = Utf8Char::Status;
@@ -17,7 +20,67 @@ std::string replaced(const std::string& bytes) {
   return out + stream.finish();
 }
 
+/// A string of up to 16 bytes of which many are leads, continuations and ends of ranges.
+std::string random_string(std::uint64_t number) {
+  const std::string_view likely = "a\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC2\xDF\xE0\xE1\xED\xEF\xF0\xF4\xF5\xFF";
+  const RandomStream stream(number, 1, 0);
+  std::string bytes(stream.at(0, 0)[0] % 17, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto draws = stream.at(i + 1, 0);
+    bytes[i] = draws[0] % 4 == 0 ? static_cast<char>(draws[1]) : likely[draws[1] % likely.size()];
+  }
+  return bytes;
+}
+
+/// Where the first character begins that is none, by the definition's arithmetic; the end where all are.
+std::size_t first_broken(std::string_view bytes) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    const auto lead = static_cast<unsigned char>(bytes[at]);
+    const int ones = std::countl_one(lead);
+    const std::size_t length = ones == 0 ? 1 : static_cast<std::size_t>(ones);
+    if (ones == 1 || ones > 4 || length > bytes.size() - at) return at;
+    char32_t code_point = lead & 0xFFU >> (ones + (ones > 0));
+    for (std::size_t i = 1; i < length; ++i) {
+      const auto next = static_cast<unsigned char>(bytes[at + i]);
+      if (std::countl_one(next) != 1) return at;
+      code_point = code_point << 6 | (next & 0x3F);
+    }
+    const std::size_t needed = code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+    if (needed != length || code_point > 0x10FFFF || (code_point >= 0xD800 && code_point < 0xE000)) return at;
+    at += length;
+  }
+  return bytes.size();
+}
+
 }  // namespace
+
+TEST_CASE("a million random strings: broken where the definition says, mended to UTF-8, however cut",
+          "[text]") {
+  std::size_t whole = 0;
+  for (std::uint64_t number = 0; number < 1'000'000; ++number) {
+    const std::string bytes = random_string(number);
+    std::size_t at = 0;
+    while (at < bytes.size()) {
+      const Utf8Char c = read_utf8(std::string_view(bytes).substr(at));
+      if (c.status != Status::ok) break;
+      at += c.length;
+    }
+    const std::string mended = replaced(bytes);
+    Utf8Stream stream;
+    const std::size_t cut = number % (bytes.size() + 1);
+    std::string in_two = stream.push(bytes.substr(0, cut));
+    in_two += stream.push(bytes.substr(cut));
+    in_two += stream.finish();
+    if (at != first_broken(bytes) || first_broken(mended) != mended.size() || in_two != mended ||
+        (at == bytes.size()) != (mended == bytes)) {
+      CAPTURE(number, bytes, at, mended, in_two);
+      FAIL("read otherwise than it is defined");
+    }
+    whole += at == bytes.size();
+  }
+  CHECK(whole > 50'000);  // both kinds are among them
+  CHECK(whole < 950'000);
+}
 
 TEST_CASE("characters of one to four bytes, at the ends of their ranges", "[text]") {
   struct Case {

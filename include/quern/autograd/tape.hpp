@@ -72,9 +72,9 @@ struct Workspace {
   Arena arena;
   Pool pool;
   std::vector<Node> nodes;
-  /// Called after each operation that is recorded, while its numbers are there: in Phase::forward the
-  /// outputs' values, in Phase::backward the inputs' gradients. Empty, unless somebody looks for where a
-  /// number comes from.
+  /// Called after each operation that is recorded, and those of a part that will be made again, while its
+  /// numbers are there: in Phase::forward the outputs' values, in Phase::backward the inputs' gradients.
+  /// Empty, unless somebody looks for where a number comes from.
   std::function<void(const Node&, Phase)> inspect;
   std::int64_t planned_statistics = 0, planned_statistics_peak = 0;  // bytes that planning tapes ask for
 };
@@ -135,7 +135,7 @@ class Tape {
   void record(const char* name, std::initializer_list<Var> inputs, std::initializer_list<Var> outputs,
               const Closure& closure, Runs runs = Runs::kernels) {
     static_assert(std::is_trivially_copyable_v<Closure> && std::is_trivially_destructible_v<Closure>);
-    if (!begin_node(inputs, outputs)) return;
+    if (!begin_node(name, inputs, outputs)) return;
     const Closure* kept = workspace_.arena.make<Closure>(closure);
     push_node(
         name, [](Tape& tape, const void* c) { (*static_cast<const Closure*>(c))(tape); }, kept, inputs,
@@ -204,7 +204,7 @@ class Tape {
   }
 
  private:
-  bool begin_node(std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
+  bool begin_node(const char* name, std::initializer_list<Var> inputs, std::initializer_list<Var> outputs);
   void push_node(const char* name, void (*call)(Tape&, const void*), const void* closure,
                  std::initializer_list<Var> inputs, std::initializer_list<Var> outputs, Runs runs);
   void allocate_value(Slot& slot);

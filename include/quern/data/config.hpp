@@ -57,6 +57,9 @@ constexpr auto enum_names(PackKind) {
   return std::to_array<EnumName<PackKind>>({{PackKind::none, "none"}, {PackKind::documents, "documents"}});
 }
 
+/// What the config of a run holds: labels, and bytes of them. As JSON text six times the bytes, at worst.
+inline constexpr std::size_t most_labels = 65536, most_label_bytes = 2 << 20;
+
 struct DataConfig {
   TaskKind task = TaskKind::text;
   std::vector<std::string> text;
@@ -100,7 +103,8 @@ struct DataConfig {
     f("source", source,
       "translation: a path or a list of paths to lines to translate, in place of data.text.");
     f("target", target, "translation: the same number of files with their translations, line by line.");
-    f("labels", labels, "The labels or tags, in the order of their numbers; empty means those of the data.");
+    f("labels", labels, between(0, most_labels),
+      "The labels or tags, in the order of their numbers; empty means those of the data.");
     f("length", length, between(0, 65536), "Symbols of a drawn text; 0 means 10, for sort 6, for recall 64.");
     f("symbols", symbols, between(0, 62), "Different symbols of a drawn text; 0 means 10, for sort 3.");
     f("digits", digits, between(0, 18), "add: digits of each number; 0 means 2.");

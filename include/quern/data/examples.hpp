@@ -99,10 +99,11 @@ struct ExampleOrder {
 /// too large; the batches come in an order of the epoch's own.
 class ExampleSampler {
  public:
-  /// Throws Error(config) when an example alone has more than batch_tokens.
+  /// Throws Error(config) when an example alone has more than batch_tokens, and for a step of too many rows
+  /// (see require_countable).
   ExampleSampler(const Examples& examples, const ExampleOrder& order);
 
-  /// Micro-batch i of a step, 0 <= step < 2^32.
+  /// Micro-batch i of a step (see require_drawable).
   Batch batch(std::int64_t step, std::int64_t i);
 
   /// The numbers of the examples that a step's micro-batches hold, in order.

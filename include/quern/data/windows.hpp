@@ -67,13 +67,13 @@ class BatchBuffer {
 class WindowSampler {
  public:
   /// `tokens` outlives the sampler and holds at least T + 1; rows_per_step counts all micro-batches and
-  /// ranks.
+  /// ranks: see require_countable.
   /// With `masking` the inputs are their own targets.
   WindowSampler(TokenView tokens, std::int64_t context_length, WindowOrder order, std::uint64_t seed,
                 std::int64_t rows_per_step, std::optional<Masking> masking = std::nullopt);
 
-  /// The rows [first_row, first_row + rows) of a step, 0 <= step < 2^32, counted as the first step being 0;
-  /// rows end at rows_per_step.
+  /// The rows [first_row, first_row + rows) of a step (see require_drawable), counted as the first step being
+  /// 0; rows end at rows_per_step.
   Batch batch(std::int64_t step, std::int64_t first_row, std::int64_t rows);
 
   /// Where the window of a row begins in the tokens.
@@ -93,6 +93,11 @@ class WindowSampler {
   std::optional<Masking> masking_;
   BatchBuffer buffer_;
 };
+
+/// Throws Error(config) unless 0 <= step < 2^32: random numbers are drawn by 32 bits of it.
+void require_drawable(std::int64_t step);
+/// Throws Error(config) for more than 2^31 - 1 rows: no product with a step overflows then.
+void require_countable(std::int64_t rows_per_step);
 
 /// Image of `index` under a permutation of [0, n) that (seed, key) picks: a Feistel network on the smallest
 /// square of a power of two that holds n, applied until the image falls below n (Black & Rogaway 2002,
