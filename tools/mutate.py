@@ -1,22 +1,29 @@
 #!/usr/bin/env python3
 """Do the gradient tests notice a wrong gradient? Deletes or negates one statement at a time in the backward kernels
-and in the closures of the operations, builds what that changes for one level, runs the tests of that file until one
-fails, and lists the mutants that survive. Needs a Release build with its tests (tools/test.sh).
+and in the closures of the operations, runs the tests of that file until one fails, and lists the mutants that survive. All
+mutants are in one build for one level; QUERN_MUTANT switches one on. Needs a Release build with its tests
+(tools/test.sh). What the compiler evaluates (constexpr) is left alone.
 
   tools/mutate.py [--level v3] [--sample N] [--seed S] [--only WORD] [--minutes M] [--list]
 
 --sample takes N statements of each file, chosen by the seed; 0 takes all. Nothing in the source tree is changed.
 """
 import argparse
+import concurrent.futures
+import dataclasses
 import json
+import os
 import pathlib
 import random
 import re
+import resource
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+
+from mutants import blanked, mutants_of, regions, statements
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -28,7 +35,7 @@ KERNEL_TESTS = {
     "additive": ["attention_gru_test", "additive_attention_test"],
     "additive_read": ["attention_gru_test"],
     "attention": ["attention_test", "attention_spans_test", "additive_attention_test"],
-    "attention_backward": ["attention_test", "attention_spans_test", "additive_attention_test", "bf16_test"],
+    "attention_backward": ["attention_test", "attention_spans_test", "additive_attention_test", "bf16_attention_test"],
     "attention_gru": ["attention_gru_test"],
     "dropout": ["dropout_test", "norm_test"],
     "embedding": ["embedding_test"],
@@ -43,127 +50,19 @@ KERNEL_TESTS = {
 AUTOGRAD_TESTS = ["ops_test", "parameters_test", "recurrent_test", "tape_test", "recompute_test", "attention_golden_test"]
 
 
-def closing(text, at):
-    """The place of the bracket that closes the one at `at`; strings and comments are blanked before."""
-    pairs = {"(": ")", "{": "}", "[": "]"}
-    stack = []
-    for i in range(at, len(text)):
-        if text[i] in pairs:
-            stack.append(pairs[text[i]])
-        elif stack and text[i] == stack[-1]:
-            stack.pop()
-            if not stack:
-                return i
-    raise ValueError("unbalanced brackets")
+@dataclasses.dataclass(frozen=True, order=True)
+class Mutant:
+    number: int
+    path: pathlib.Path
+    line: int
+    last_line: int
+    what: str
+    statement: str
+    begin: int
+    end: int
 
-
-def blanked(text):
-    """The text with spaces for comments, strings and the preprocessor's lines."""
-    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*'
-    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S | re.M)
-
-
-def regions(path, text):
-    """[begin, end) of the bodies that are mutated."""
-    found = []
-    if "autograd" in path.parts:
-        for call in re.finditer(r"\brecord\(", text):
-            end = closing(text, call.end() - 1)
-            body = re.compile(r"\]\s*\([^()]*\)\s*\{").search(text, call.end(), end)
-            if body:
-                found.append((body.end(), closing(text, body.end() - 1)))
-        named = r"^[\w:<>*& ]*\b\w*(?:gradient|backward)\w*\([^;{}]*\)\s*\{"
-    elif "backward" in path.stem:
-        named = r"^[\w:<>*& ]*\b(?!attention_backward_head|linear_attention_backward_head)\w+\([^;{}]*\)\s*\{"
-    else:
-        named = r"^[\w:<>*& ]*\b\w*(?:gradient|backward|turned_back|row_sums)\w*\([^;{}]*\)\s*\{"
-    for body in re.finditer(named, text, flags=re.M):
-        if "scratch(" not in body.group() and "_cost(" not in body.group():
-            found.append((body.end(), closing(text, body.end() - 1)))
-    return found
-
-
-def statements(text, begin, end):
-    """[begin, end) of each statement that ends with a semicolon, those inside lambdas too."""
-    found = []
-    starts = [begin]  # where the statement of each open brace began
-    round_brackets = [0]
-    i = begin
-    while i < end:
-        c = text[i]
-        if c == "{":
-            initializer = re.search(r"[\w=(,>]\s*$", text[begin:i]) and not re.search(r"\)\s*$", text[begin:i])
-            if initializer and not re.search(r"(?:QUERN_LAMBDA|else|do)\s*$", text[begin:i]):
-                i = closing(text, i)
-            else:
-                starts.append(i + 1)
-                round_brackets.append(0)
-        elif c == "}":
-            starts.pop()
-            round_brackets.pop()
-            if round_brackets[-1] == 0:
-                starts[-1] = i + 1
-        elif c == "(":
-            round_brackets[-1] += 1
-        elif c == ")":
-            round_brackets[-1] -= 1
-        elif c == ";" and round_brackets[-1] == 0:
-            first = re.compile(r"\s*").match(text, starts[-1]).end()
-            found.append((first, i + 1))
-            starts[-1] = i + 1
-        i += 1
-    return found
-
-
-def split_top(text, separator=","):
-    parts, depth, last = [], 0, 0
-    for i, c in enumerate(text):
-        depth += c in "([{"
-        depth -= c in ")]}"
-        if c == separator and depth == 0:
-            parts.append((last, i))
-            last = i + 1
-    return parts + [(last, len(text))]
-
-
-def mutants_of(text, begin, end):
-    """(what is done, [(begin, end, what comes in its place), …])."""
-    header = re.compile(r"\s*(?:else\b|(?:if|for|while)\s*(?:constexpr\s*)?\()")
-    at = begin
-    while (m := header.match(text, at)) and m.end() < end:
-        if text[m.end() - 1] == "(":
-            close = closing(text, m.end() - 1)
-            condition = text[m.end() : close]
-            if m.group().strip().startswith("if") and "=" not in re.sub(r"[=!<>]=", "", condition):
-                yield "condition negated", [(m.end(), m.end(), "!("), (close, close, ")")]
-            at = close + 1
-        else:
-            at = m.end()
-    body = text[at:end].strip()
-    at = text.index(body, at)
-    if re.match(r"(?:QUERN_CHECK|using|static_assert|break|continue|switch|case|default)\b|check\w*\(", body) or body in ("", ";"):
-        return
-    declaration = re.match(r"(?:alignas\(\w+\)\s*)?(?:const |constexpr |static )?[\w:]+(?:<[^=;()]*>)?(?:\s+|\s*[*&]+\s*)\w+\s*(?:=(?!=)|\[|\{|;|,)", body)
-    assignment = re.match(r"[^=;(){}]*?(?:\([^=;]*?\)[^=;(){}]*?)?(?<![=!<>])([-+*/]?=)(?!=)", body)
-    returned = re.match(r"return\b(?!\s*;)", body)
-    if not declaration and not returned:
-        yield "deleted", [(at, end, ";")]
-    if assignment and (declaration or not re.match(r"\w+\s*\(", body)):
-        value = at + assignment.end()
-        stop = split_top(text[value : end - 1])[0][1] + value
-        truth = body.startswith(("const bool", "bool")) or text[value:stop].strip() in ("true", "false")
-        sign = "!" if truth else "-"
-        yield "negated", [(value, value, f" {sign}("), (stop, stop, ")")]
-    elif returned:
-        value = at + returned.end()
-        yield "negated", [(value, value, " -("), (end - 1, end - 1, ")")]
-    elif call := re.match(r"(?:sink_n|store_n|put|sink|store)\(", body):
-        inside = at + call.end()
-        parts = split_top(text[inside : closing(text, inside - 1)])
-        which = 2 if body.startswith("put") else 1
-        if which < len(parts):
-            first, last = parts[which]
-            yield "negated", [(inside + first, inside + first, " -("), (inside + last, inside + last, ")")]
+    def __str__(self):
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {self.what}: {self.statement}"
 
 
 def sources():
@@ -171,73 +70,114 @@ def sources():
     return level + sorted((ROOT / "src/kernels").glob("*.cpp")) + sorted((ROOT / "src/autograd").glob("*.cpp"))
 
 
+def switched(text, mutants):
+    """The text with every mutant in it, each behind the number by which the environment switches it on."""
+    edits = []
+    for m in mutants:
+        if m.what == "deleted":
+            edits += [(m.begin, 1, -m.end, f"{{ if (quern_mutant != {m.number}) "), (m.end, 0, -m.begin, " }")]
+        else:
+            kind = "bool" if m.what == "condition negated" else ""
+            edits += [(m.begin, 1, -m.end, f" quern_negated<{m.number}>({kind}("), (m.end, 0, -m.begin, "))")]
+    for at, _, _, inserted in sorted(edits, reverse=True):  # at one place: what ends before what begins, the wider outside
+        text = text[:at] + inserted + text[at:]
+    return text
+
+
+SWITCH = """#pragma once
+#include <cstdlib>
+#include <type_traits>
+extern int quern_mutant;  // the one that is on
+template <int number, class T>
+constexpr T quern_negated(T value) {
+  if constexpr (std::is_same_v<T, bool>) return quern_mutant == number ? !value : value;
+  else if constexpr (requires { T(-value); }) return quern_mutant == number ? T(-value) : value;
+  else {
+    if (quern_mutant == number) std::_Exit(77);  // nothing to negate
+    return value;
+  }
+}
+"""
+
+
+def wrong_in(said):
+    """The numbers of the mutants that the compiler's errors are about."""
+    numbers = {int(n) for n in re.findall(r"quern_negated\(T\) \[with int number = (\d+);", said)}
+    for file, line, column in re.findall(rf"{re.escape(str(WORK))}/(\S+):(\d+):(\d+): error", said):
+        before = (WORK / file).read_text().splitlines()[int(line) - 1][: int(column) + len("quern_negated<1000>(")]
+        numbers |= {int(n) for n in re.findall(r"quern_negated<(\d+)>", before)[-1:]}
+    return numbers
+
+
 class Builder:
+    """One build of each test program with all mutants in it."""
+
     def __init__(self, level):
         self.level = level
         commands = json.loads((BUILD / "compile_commands.json").read_text())
-        self.commands = {(c["file"], c["output"].split("/")[1]): c["command"] for c in commands if "output" in c}
-        if not self.commands:
-            self.commands = {(c["file"], re.search(r"CMakeFiles/([^/]+)\.dir", c["command"]).group(1) + ".dir"): c["command"]
-                             for c in commands}
-        self.links = {}
-        for name in ("kernels_tests", "autograd_tests"):
-            lines = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", name], check=True, text=True,
-                                   stdout=subprocess.PIPE).stdout.splitlines()
-            self.links[name] = next(line for line in reversed(lines) if f"-o {name} " in line)
+        self.commands = {(c["file"], re.search(r"CMakeFiles/([^/]+)\.dir", c["command"]).group(1)): c["command"]
+                         for c in commands}
         if WORK.exists():
             shutil.rmtree(WORK)
         shutil.copytree(ROOT / "src", WORK / "src")
+        (WORK / "switch.hpp").write_text(SWITCH)
+        (WORK / "switch.cpp").write_text('#include "switch.hpp"\nint quern_mutant = std::getenv("QUERN_MUTANT") ? '
+                                         'std::atoi(std::getenv("QUERN_MUTANT")) : 0;\n')
+        subprocess.run(["g++", "-std=c++20", "-c", WORK / "switch.cpp", "-o", WORK / "switch.o"], check=True)
 
-    def units(self, path):
-        """(source, target) to compile when `path` has changed."""
-        target = "quern_autograd.dir" if "autograd" in path.parts else "quern_kernels.dir"
-        if path.parent.name == "level":
-            target = f"quern_level_{self.level}.dir"
-        if path.suffix == ".cpp":
-            return [(path, target)]
-        changed, grew = {path.name}, True
-        while grew:
-            includers = {f.name for f in path.parent.iterdir()
-                         if any(f'"{name}"' in f.read_text() for name in changed)} | changed
-            grew, changed = includers != changed, includers
-        return [(path.parent / name, target) for name in sorted(changed) if name.endswith(".cpp")]
+    def units(self, changed):
+        """(source, target) of what has to be compiled for these files."""
+        folders = {"src/kernels/level": f"quern_level_{self.level}", "src/kernels": "quern_kernels",
+                   "src/autograd": "quern_autograd"}
+        headers = {path.parent for path in changed if path.suffix == ".hpp"}
+        return [(path, target) for folder, target in folders.items() for path in sorted((ROOT / folder).glob("*.cpp"))
+                if path in changed or path.parent in headers]
 
-    def build(self, path, program):
-        """Links `program` with the private copy of what depends on `path`; its path, or None where it does not compile."""
-        objects = []
-        for source, target in self.units(path):
-            private = WORK / source.relative_to(ROOT)
-            words = shlex.split(self.commands[(str(source), target)])
-            words = words[words.index(next(w for w in words if w.endswith(("c++", "g++")))) :]
-            output = WORK / (source.stem + ".o")
-            kept, skip = [], False
-            for word in words:
-                if skip:
-                    skip = False
-                elif word in ("-o", "-MT", "-MF"):
-                    skip = True
-                elif word not in ("-MD", "-c", "-Werror", str(source)):
-                    kept.append("-O1" if word == "-O3" else word)
-            done = subprocess.run([*kept, "-w", "-c", private, "-o", output], cwd=BUILD, capture_output=True)
-            if done.returncode != 0:
-                return None
-            objects.append(str(output))
-        executable = WORK / program
-        link = self.links[program].replace(f"-o {program} ", f"-o {executable} {' '.join(objects)} ", 1)
-        return executable if subprocess.run(link, shell=True, cwd=BUILD, capture_output=True).returncode == 0 else None
+    def compile(self, source, target):
+        """The object, or what the compiler said."""
+        words = shlex.split(self.commands[(str(source), target)])
+        words = words[words.index(next(w for w in words if w.endswith(("c++", "g++")))) :]
+        output = WORK / f"{target}-{source.stem}.o"
+        kept, skip = [], False
+        for word in words:
+            if skip:
+                skip = False
+            elif word in ("-o", "-MT", "-MF"):
+                skip = True
+            elif word not in ("-MD", "-c", "-Werror", str(source)):
+                kept.append("-O1" if word == "-O3" else word)
+        private = WORK / source.relative_to(ROOT)
+        command = [*kept, "-w", "-fmax-errors=0", "-include", WORK / "switch.hpp", "-c", private, "-o", output]
+        done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True)
+        return (output, "") if done.returncode == 0 else (None, done.stderr)
 
-
-def survives(executable, tests, level):
-    for test in tests:
-        command = [executable, "--abort", "--filenames-as-tags", f"[#{test}]"]
-        try:
-            done = subprocess.run(command, env={"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "2", "QUERN_ISA": level,
-                                                "OMP_WAIT_POLICY": "passive"}, capture_output=True, timeout=300)
-        except subprocess.TimeoutExpired:
-            return False
-        if done.returncode != 0:
-            return False
-    return True
+    def build(self, mutants):
+        """The mutants that compile; the programs are in WORK."""
+        paths = {m.path for m in mutants}
+        objects, todo = {}, self.units(paths)
+        while todo:
+            for path in paths:
+                here = [m for m in mutants if m.path == path]
+                (WORK / path.relative_to(ROOT)).write_text(switched(path.read_text(), here))
+            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+                outcomes = list(pool.map(lambda unit: self.compile(*unit), todo))
+            objects |= {unit: output for unit, (output, _) in zip(todo, outcomes)}
+            numbers = set().union(*(wrong_in(said) for _, said in outcomes))
+            wrong = {m for m in mutants if m.number in numbers}
+            if not wrong and not all(objects.values()):
+                sys.exit("mutate: this does not compile, whatever is left out:\n" + next(s for o, s in outcomes if not o))
+            for m in sorted(wrong):
+                print("no such ", m, flush=True)
+            changed = self.units({m.path for m in wrong})
+            todo = [unit for unit, output in objects.items() if output is None or unit in changed]
+            mutants = [m for m in mutants if m not in wrong]
+        for name in ("kernels_tests", "autograd_tests"):
+            lines = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", name], check=True, text=True,
+                                   stdout=subprocess.PIPE).stdout.splitlines()
+            link = next(line for line in reversed(lines) if f"-o {name} " in line)
+            own = " ".join(str(o) for o in [*objects.values(), WORK / "switch.o"])
+            subprocess.run(link.replace(f"-o {name} ", f"-o {WORK / name} {own} ", 1), shell=True, cwd=BUILD, check=True)
+        return mutants
 
 
 def tests_of(path):
@@ -246,26 +186,54 @@ def tests_of(path):
     return "kernels_tests", KERNEL_TESTS.get(path.stem, [path.stem + "_test"])
 
 
+def outcome(number, program, tests, level, seconds):
+    """caught, survived or nothing to negate."""
+    for test in tests:
+        if (program, test) not in seconds:
+            continue
+        command = [WORK / program, "--abort", "--filenames-as-tags", f"[#{test}]"]
+        environment = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "2", "QUERN_ISA": level, "OMP_WAIT_POLICY": "passive",
+                       "QUERN_MUTANT": str(number)}
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, timeout=seconds[program, test],
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
+        except subprocess.TimeoutExpired:
+            return "caught"
+        if done.returncode == 77:
+            return "nothing to negate"
+        if done.returncode != 0:
+            return "caught"
+    return "survived"
+
+
+def patience(mutants, level):
+    """{(program, test file): seconds}: five times what it takes without a mutant. A test file that fails then, since
+    sums that are switched round otherwise than the compiler's fused ones, is left out."""
+    seconds = {}
+    for program, test in sorted({(tests_of(m.path)[0], t) for m in mutants for t in tests_of(m.path)[1]}):
+        begin = time.monotonic()
+        if outcome(0, program, [test], level, {(program, test): 600}) != "survived":
+            print(f"left out: {program} [#{test}] fails without a mutant", flush=True)
+        else:
+            seconds[program, test] = 20 + 5 * (time.monotonic() - begin)
+    return seconds
+
+
 def all_mutants(arguments):
-    chosen = []
+    chosen, number = [], 0
     for path in sources():
-        text = path.read_text()
-        plain = blanked(text)
+        plain = blanked(path.read_text())
         mutants = []
         for begin, end in sorted(set(regions(path, plain))):
             for first, last in statements(plain, begin, end):
-                for what, edits in mutants_of(plain, first, last):
-                    changed = text
-                    for a, b, instead in sorted(edits, reverse=True):
-                        changed = changed[:a] + instead + changed[b:]
-                    line = plain.count("\n", 0, first) + 1
-                    mutants.append((path, line, what, " ".join(plain[first:last].split()), changed))
-        if arguments.only and arguments.only not in str(path):
-            continue
-        if arguments.sample and len(mutants) > arguments.sample:
-            mutants = sorted(random.Random(f"{arguments.seed} {path.name}").sample(mutants, arguments.sample),
-                             key=lambda m: m[1])
-        chosen += mutants
+                for what, a, b in mutants_of(plain, first, last):
+                    number += 1
+                    mutants.append(Mutant(number, path, plain.count("\n", 0, first) + 1, plain.count("\n", 0, last) + 1, what,
+                                          " ".join(plain[first:last].split())[:110], a, b))
+        if arguments.only in str(path):
+            if arguments.sample and len(mutants) > arguments.sample:
+                mutants = random.Random(f"{arguments.seed} {path.name}").sample(mutants, arguments.sample)
+            chosen += mutants
     return chosen
 
 
@@ -280,36 +248,30 @@ def main():
     arguments = parser.parse_args()
     mutants = all_mutants(arguments)
     if arguments.list:
-        for path, line, what, statement, _ in mutants:
-            print(f"{path.relative_to(ROOT)}:{line}: {what}: {statement[:110]}")
+        for m in mutants:
+            print(m)
         print(len(mutants), "mutants")
         return 0
-    builder = Builder(arguments.level)
-    random.Random(arguments.seed).shuffle(mutants)  # so that a run cut short is a fair sample too
-    begin, caught, survivors, broken = time.monotonic(), 0, [], 0
-    for path, line, what, statement, changed in mutants:
+    begin = time.monotonic()
+    built = Builder(arguments.level).build(mutants)
+    seconds = patience(built, arguments.level)
+    random.Random(arguments.seed).shuffle(built)  # so that a run cut short is a fair sample too
+
+    def tried(m):
         if time.monotonic() - begin > 60 * arguments.minutes:
-            break
-        private = WORK / path.relative_to(ROOT)
-        original = path.read_text()
-        private.write_text(changed)
-        program, tests = tests_of(path)
-        executable = builder.build(path, program)
-        where = f"{path.relative_to(ROOT)}:{line}: {what}: {statement[:110]}"
-        if executable is None:
-            broken += 1
-        elif survives(executable, tests, arguments.level):
-            survivors.append(where)
-            print("survived", where, flush=True)
-        else:
-            caught += 1
-            print("caught  ", where, flush=True)
-        private.write_text(original)
-    for where in survivors:
-        print("SURVIVOR", where)
-    total = caught + len(survivors)
-    print(f"{caught} of {total} mutants caught ({100 * caught / max(total, 1):.1f} %); {broken} did not compile; "
-          f"{len(mutants)} chosen; {(time.monotonic() - begin) / 60:.0f} minutes")
+            return "not tried"
+        what = outcome(m.number, *tests_of(m.path), arguments.level, seconds)
+        print(f"{what:8}", m, flush=True)
+        return what
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = list(pool.map(tried, built))
+    for m in sorted(m for m, what in zip(built, outcomes) if what == "survived"):
+        print("SURVIVOR", m)
+    caught, survived = outcomes.count("caught"), outcomes.count("survived")
+    print(f"{caught} of {caught + survived} mutants caught ({100 * caught / max(caught + survived, 1):.1f} %); "
+          f"{len(mutants)} chosen, {len(mutants) - len(built)} do not compile, {outcomes.count('nothing to negate')} have "
+          f"nothing to negate, {outcomes.count('not tried')} not tried; {(time.monotonic() - begin) / 60:.0f} minutes")
     return 0
 
 

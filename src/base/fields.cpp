@@ -114,12 +114,15 @@ class Reader {
   /// Each entry by `read`; a list with many mistakes is not read to its end.
   template <class T, class Read>
   bool entries(const Json::List& list, std::vector<T>& out, Read read) {
-    constexpr std::size_t most_entries = 4096, most_problems = 20;
+    constexpr std::size_t most_problems = 20;
+    const bool counted = std::is_same_v<T, std::string> && std::isfinite(field_.range.max);
+    const std::size_t most_entries = counted ? static_cast<std::size_t>(field_.range.max) : 4096;
     if (list.size() > most_entries)
       return fail("expected a list of at most " + std::to_string(most_entries) + " entries, found " +
                       std::to_string(list.size()),
                   "", list.front());
     bool good = true;
+    out.reserve(list.size());
     for (std::size_t i = 0; i < list.size() && problems_.size() < most_problems; ++i) {
       index_ = "." + std::to_string(i);
       good = read(list[i], out.emplace_back()) && good;
@@ -266,19 +269,39 @@ Json value_json(const Field& field) {
                     field.slot);
 }
 
+namespace {
+
+/// What is not UTF-8, in a path made in code, is shown as U+FFFD.
+template <class T>
+std::string json_text(const T& value) {
+  return harmless_json(nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::string json_text(const Json& json) {
+  return std::visit(Overloaded{[](const Json::List&) { return std::string(); },
+                               [](const Json::Object&) { return std::string(); },
+                               [](const auto& x) { return json_text(x); }},
+                    json.value);
+}
+
+template <class T>
+std::string list_text(const std::vector<T>& list) {
+  std::string text = "[";
+  for (const T& entry : list) {
+    if (text.size() > 1) text += ", ";
+    text += json_text(entry);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
 std::string value_text(const Field& field) {
-  const auto dump = [](const Json& json) {
-    return std::visit(Overloaded{[](const Json::List&) { return std::string(); },
-                                 [](const Json::Object&) { return std::string(); },
-                                 [](const auto& x) { return nlohmann::json(x).dump(); }},
-                      json.value);
-  };
+  // Not by way of a tree: there may be many labels.
+  if (const auto* texts = std::get_if<std::vector<std::string>*>(&field.slot)) return list_text(**texts);
   const Json value = value_json(field);
   const auto* list = std::get_if<Json::List>(&value.value);
-  if (!list) return dump(value);
-  std::string text = "[";
-  for (const Json& entry : *list) text += (text.size() > 1 ? ", " : "") + dump(entry);
-  return text + "]";
+  return list ? list_text(*list) : json_text(value);
 }
 
 std::vector<Difference> differences(const FieldList& before, const FieldList& after) {

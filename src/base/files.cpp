@@ -2,78 +2,28 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include "quern/base/check.hpp"
+#include "system_call.hpp"
 
 namespace quern {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
-std::string hint_for(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT: return "free some space there, or use a directory on another disk";
-    case EROFS:
-    case EACCES:
-    case EPERM: return "use a directory that this user may write to, or change its permissions";
-    case EFBIG: return "files of that size are not allowed here; see `ulimit -f`";
-    case EMFILE: return "too many files are open; see `ulimit -n`";
-    default: return {};
-  }
-}
-
-// The system refused `action`, e.g. "write to the file"; `needed` counts bytes, 0 where it is not known.
-[[noreturn]] void refuse(const char* action, const fs::path& path, int error, std::uint64_t needed = 0) {
-  std::string what = std::string("cannot ") + action + ": " + reason(error);
-  if (error == ENOSPC || error == EDQUOT) {
-    if (needed > 0) what += ", " + std::to_string(needed) + " bytes needed";
-    struct statvfs disk {};
-    const fs::path where = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    if (::statvfs(where.c_str(), &disk) == 0) {
-      const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
-      what += ", " + std::to_string(free) + " bytes free";
-    }
-  }
-  throw Error(ErrorKind::io, what, hint_for(error), path.string());
-}
-
-[[noreturn]] void bad_input(const std::string& what, const fs::path& path, const std::string& hint = {}) {
-  throw Error(ErrorKind::file, what, hint, path.string());
-}
-
-template <class Call>
-auto repeat_interrupted(Call call) {
-  for (;;) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
-}
-
 EntryKind kind_of(mode_t mode) {
   if (S_ISREG(mode)) return EntryKind::file;
   if (S_ISDIR(mode)) return EntryKind::directory;
   if (S_ISLNK(mode)) return EntryKind::symlink;
   return EntryKind::other;
-}
-
-struct stat stat_of(int descriptor, const fs::path& path) {
-  struct stat info {};
-  if (::fstat(descriptor, &info) != 0) refuse("look at the file", path, errno);
-  return info;
 }
 
 // Takes over `descriptor`.
@@ -111,114 +61,6 @@ constexpr mode_t kDirectoryMode = 0777;  // less the umask
 
 }  // namespace
 
-// ---- File
-
-File::File(Files& files, int descriptor, fs::path path)
-    : files_(&files), descriptor_(descriptor), path_(std::move(path)) {}
-
-File::File(File&& other) noexcept
-    : files_(other.files_),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      path_(std::move(other.path_)) {}
-
-File& File::operator=(File&& other) noexcept {
-  if (this != &other) {
-    drop();
-    files_ = other.files_;
-    descriptor_ = std::exchange(other.descriptor_, -1);
-    path_ = std::move(other.path_);
-  }
-  return *this;
-}
-
-File::~File() { drop(); }
-
-void File::drop() noexcept {
-  if (descriptor_ < 0) return;
-  try {
-    files_->system_close(descriptor_);
-  } catch (...) {
-    // Only a test's system call throws, to stand for the death of the process.
-  }
-  descriptor_ = -1;
-}
-
-void File::write(const void* data, std::size_t bytes) {
-  const auto* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written =
-        repeat_interrupted([&] { return files_->system_write(descriptor_, next, bytes); });
-    if (written < 0) refuse("write to the file", path_, errno, bytes);
-    if (written == 0) refuse("write to the file", path_, EIO, bytes);
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-}
-
-void File::preallocate(std::uint64_t bytes) {
-  if (bytes == 0) return;
-  if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
-    refuse("reserve space for the file", path_, EFBIG, bytes);
-  }
-  const int result =
-      repeat_interrupted([&] { return files_->system_preallocate(descriptor_, static_cast<off_t>(bytes)); });
-  if (result < 0) refuse("reserve space for the file", path_, errno, bytes);
-}
-
-void File::truncate(std::uint64_t bytes) {
-  const int result =
-      repeat_interrupted([&] { return files_->system_truncate(descriptor_, static_cast<off_t>(bytes)); });
-  if (result < 0) refuse("cut the file", path_, errno, bytes);
-}
-
-void File::sync() {
-  if (repeat_interrupted([&] { return files_->system_sync(descriptor_); }) < 0) {
-    refuse("bring the file to the disk", path_, errno);
-  }
-}
-
-void File::close() {
-  // Linux frees the descriptor whatever close returns, so it is never closed again.
-  const int result = files_->system_close(std::exchange(descriptor_, -1));
-  if (result < 0 && errno != EINTR) refuse("close the file", path_, errno);
-}
-
-void File::read_at(std::uint64_t offset, void* data, std::size_t bytes) const {
-  auto* next = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t got = repeat_interrupted(
-        [&] { return files_->system_pread(descriptor_, next, bytes, static_cast<off_t>(offset)); });
-    if (got < 0) refuse("read the file", path_, errno);
-    if (got == 0) {
-      bad_input("the file ends at byte " + std::to_string(offset) + " where " + std::to_string(bytes) +
-                    " more were expected",
-                path_);
-    }
-    next += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::size_t>(got);
-  }
-}
-
-std::uint64_t File::size() const { return static_cast<std::uint64_t>(stat_of(descriptor_, path_).st_size); }
-
-File::Lock File::lock(LockMode mode) {
-  const int operation = (mode == LockMode::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  if (repeat_interrupted([&] { return ::flock(descriptor_, operation); }) == 0) return Lock::taken;
-  if (errno == EWOULDBLOCK) return Lock::busy;
-  if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return Lock::unsupported;
-  refuse("lock the file", path_, errno);
-}
-
-bool File::is_current() const {
-  struct stat named {};
-  if (::lstat(path_.c_str(), &named) != 0) return false;
-  const struct stat held = stat_of(descriptor_, path_);
-  return named.st_ino == held.st_ino && named.st_dev == held.st_dev;
-}
-
-// ---- Files
-
 File Files::open_read(const fs::path& path, Links links) {
   // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
   const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (links == Links::refuse ? O_NOFOLLOW : 0);
@@ -239,11 +81,18 @@ File Files::open_read(const fs::path& path, Links links) {
 }
 
 File Files::open_for_writing(const fs::path& path, int flags, const char* action) {
-  const int descriptor = repeat_interrupted([&] {
-    return system_open(AT_FDCWD, path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, kFileMode);
-  });
-  if (descriptor < 0) refuse(action, path, errno);
-  return File(*this, descriptor, path);
+  check_guard(path);
+  // O_NONBLOCK: opening a pipe that nobody reads would wait for ever.
+  flags |= O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
+  const int descriptor =
+      repeat_interrupted([&] { return system_open(AT_FDCWD, path.c_str(), flags, kFileMode); });
+  const int error = errno;
+  if (descriptor < 0 && error != ENXIO && error != ENODEV) refuse(action, path, error);
+  File file(*this, descriptor, path);
+  if (descriptor < 0 || !S_ISREG(stat_of(descriptor, path).st_mode))
+    throw Error(ErrorKind::io, std::string("cannot ") + action + ": it is not a regular file",
+                "move what is there away", path.string());
+  return file;
 }
 
 File Files::create(const fs::path& path) {
@@ -270,6 +119,7 @@ void Files::sync_directory(const fs::path& path) {
 }
 
 bool Files::make_directory(const fs::path& path) {
+  check_guard(path);
   if (system_mkdir(path.c_str(), kDirectoryMode) == 0) return true;
   const int error = errno;
   std::error_code ignored;
@@ -283,6 +133,8 @@ bool Files::make_directory(const fs::path& path) {
 }
 
 void Files::rename_new(const fs::path& from, const fs::path& to) {
+  check_guard(from);
+  check_guard(to);
   if (system_rename(from.c_str(), to.c_str(), RENAME_NOREPLACE) == 0) return;
   int error = errno;
   if (error == EINVAL || error == ENOSYS) {
@@ -295,22 +147,28 @@ void Files::rename_new(const fs::path& from, const fs::path& to) {
 }
 
 void Files::rename_over(const fs::path& from, const fs::path& to) {
+  check_guard(from);
+  check_guard(to);
   if (system_rename(from.c_str(), to.c_str(), 0) != 0) refuse("rename to this name", to, errno);
 }
 
 void Files::make_symlink(const fs::path& target, const fs::path& path) {
+  check_guard(path);
   if (system_symlink(target.c_str(), path.c_str()) != 0) refuse("make the symbolic link", path, errno);
 }
 
 void Files::remove_file(const fs::path& path) {
+  check_guard(path);
   if (system_unlink(AT_FDCWD, path.c_str(), 0) != 0) refuse("delete the file", path, errno);
 }
 
 void Files::remove_empty_directory(const fs::path& path) {
+  check_guard(path);
   if (system_unlink(AT_FDCWD, path.c_str(), AT_REMOVEDIR) != 0) refuse("delete the directory", path, errno);
 }
 
 bool Files::remove_flat_directory(const fs::path& path, const std::function<bool(std::string_view)>& ours) {
+  check_guard(path);
   const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
   const int descriptor = repeat_interrupted([&] { return system_open(AT_FDCWD, path.c_str(), flags, 0); });
   if (descriptor < 0) refuse("open the directory", path, errno);
@@ -327,6 +185,16 @@ bool Files::remove_flat_directory(const fs::path& path, const std::function<bool
   }
   if (all) remove_empty_directory(path);
   return all;
+}
+
+void Files::guard(const fs::path& place, std::function<void()> check) { guards_[place] = std::move(check); }
+
+void Files::unguard(const fs::path& place) { guards_.erase(place); }
+
+void Files::check_guard(const fs::path& path) const {
+  const std::string_view name = path.native();
+  for (const auto& [place, check] : guards_)
+    if (name.starts_with(place.native()) && name.substr(place.native().size()).starts_with('/')) check();
 }
 
 EntryKind Files::kind(const fs::path& path) const {
@@ -371,6 +239,14 @@ int Files::system_mkdir(const char* path, mode_t mode) { return ::mkdir(path, mo
 int Files::system_symlink(const char* target, const char* path) { return ::symlink(target, path); }
 
 // ---- helpers
+
+std::optional<FileIdentity> identity_of(const fs::path& path, Links links) {
+  struct stat info {};
+  const int result = links == Links::follow ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info);
+  if (result != 0 && errno != ENOENT && errno != ENOTDIR) refuse("look at the file", path, errno);
+  if (result != 0) return std::nullopt;
+  return FileIdentity{info.st_dev, info.st_ino};
+}
 
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 

@@ -134,6 +134,25 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string harmless_json(std::string_view json) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  while (!json.empty()) {
+    const std::string_view character = json.substr(0, std::max<std::size_t>(utf8_length(json), 1));
+    json.remove_prefix(character.size());
+    const bool control = static_cast<unsigned char>(character[0]) >= 0x7F && is_control(character);
+    if (!control) {
+      out += character;
+      continue;
+    }
+    auto code = static_cast<unsigned>(static_cast<unsigned char>(character[0]));
+    if (character.size() > 1) code &= character.size() == 2 ? 0x1F : 0x0F;
+    for (const char c : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3F);
+    out += {'\\', 'u', digits[code >> 12], digits[code >> 8 & 15], digits[code >> 4 & 15], digits[code & 15]};
+  }
+  return out;
+}
+
 std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
 
 std::string listed(const std::vector<std::int64_t>& numbers) {

@@ -73,7 +73,7 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& t
 void write_out(std::string_view text);
 
 /// Writes one JSON object and a newline: numbers read back to the same value, what is not finite is null, and
-/// bytes that are not UTF-8 are U+FFFD.
+/// bytes that are not UTF-8 are U+FFFD; nothing in it is what a terminal would obey.
 void write_json(const nlohmann::ordered_json& object);
 /// Writes a line to stderr, without what a terminal would obey: it may hold names and texts from files. What
 /// becomes of it is not known.

@@ -8,6 +8,7 @@
 #include "quern/base/files.hpp"
 #include "quern/base/suggest.hpp"
 #include "quern/train/config.hpp"
+#include "quern/watch/terminal.hpp"
 
 namespace quern::cli {
 
@@ -24,7 +25,7 @@ std::string origins_json(const FieldList& list, const Origins& origins) {
   for (const Field& field : list.fields)
     object[field.path] = {{"value", nlohmann::ordered_json::parse(value_text(field))},
                           {"origin", origins.at(field.path)}};
-  return object.dump(2) + "\n";
+  return harmless_json(object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n";
 }
 
 std::string values_table(const FieldList& list, const Origins& origins, bool with_origin) {
@@ -39,8 +40,8 @@ std::string values_table(const FieldList& list, const Origins& origins, bool wit
         field.path + std::string(path_width - field.path.size(), ' ') + " = " + value_text(field);
     const std::size_t column = path_width + 3 + value_width;
     if (with_origin)
-      line +=
-          std::string(line.size() < column ? column - line.size() : 0, ' ') + "  # " + origins.at(field.path);
+      line += std::string(line.size() < column ? column - line.size() : 0, ' ') + "  # " +
+              harmless(origins.at(field.path));
     text += line + "\n";
   }
   return text;

@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "quern/base/check.hpp"
 #include "quern/base/descriptor.hpp"
+#include "quern/base/suggest.hpp"
 #include "quern/watch/progress.hpp"
 #include "quern/watch/terminal.hpp"
 
@@ -20,7 +21,8 @@ void write_out(std::string_view text) {
 }
 
 void write_json(const nlohmann::ordered_json& object) {
-  write_out(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_out(harmless_json(object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) +
+            "\n");
 }
 
 void say(std::string_view line) { std::fprintf(stderr, "%s\n", harmless(line).c_str()); }

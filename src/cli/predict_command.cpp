@@ -3,6 +3,8 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "command.hpp"
 #include "quern/base/parallel.hpp"
@@ -25,6 +27,34 @@ struct PredictOptions {
 
 /// Lines longer than this are no lines.
 constexpr std::size_t max_line_bytes = 1 << 20;
+
+/// Lines of a stream, of which no more is read than a line may have.
+class LineReader {
+ public:
+  LineReader(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
+
+  /// The next line without its end; false behind the last one.
+  bool next(std::string& line) {
+    in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    const std::streamsize read = in_.gcount();
+    if (in_.bad()) throw Error(ErrorKind::io, "cannot read on", "", name_);
+    if (in_.fail() && read == 0) return false;
+    ++number_;
+    if (in_.fail()) throw Error(ErrorKind::file, "the line has more than 1 MiB", "a text of lines", place());
+    const std::streamsize newline = in_.eof() ? 0 : 1;  // counted, but not stored
+    line.assign(buffer_.data(), static_cast<std::size_t>(read - newline));
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    return true;
+  }
+  std::int64_t number() const { return number_; }
+  std::string place() const { return name_ + ":" + std::to_string(number_); }
+
+ private:
+  std::istream& in_;
+  std::string name_;
+  std::int64_t number_ = 0;
+  std::vector<char> buffer_ = std::vector<char>(max_line_bytes + 1);  // getline ends it with a NUL
+};
 
 nlohmann::ordered_json json_of(const std::string& line, const Prediction& found) {
   nlohmann::ordered_json object = {{"input", line}};
@@ -74,23 +104,19 @@ int predict(const PredictOptions& options) {
   for (const std::string& warning : loaded.warnings) say("warning: " + warning);
   Predictor predictor(loaded, options.beam);
   check_options(options, predictor);
-  const std::string name = options.input.empty() ? "standard input" : options.input;
   std::ifstream file;
   if (!options.input.empty()) {
     files.open_read(options.input);  // says what is wrong with it
     file.open(options.input);
   }
-  std::istream& in = options.input.empty() ? std::cin : file;
   const Terminal terminal = inspect_terminal(1);
   ProgressLine progress(inspect_terminal(2), "line", 0);
   const SignalGuard signals;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    const Source source = {name + ":" + std::to_string(number), ErrorKind::file};
-    if (line.size() > max_line_bytes)
-      throw Error(ErrorKind::file, "the line has more than 1 MiB", "a text of lines", source.name);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!terminal.tty) progress.update(number);  // else the answers show how far it has come
+  LineReader lines(options.input.empty() ? std::cin : file,
+                   options.input.empty() ? "standard input" : options.input);
+  for (std::string line; lines.next(line);) {
+    const Source source = {lines.place(), ErrorKind::file};
+    if (!terminal.tty) progress.update(lines.number());  // else the answers show how far it has come
     auto found = predictor.predict(line, source, [] { return stop_signal() != 0; });
     if (!found || stop_signal() != 0) return 128 + stop_signal();
     if (static_cast<std::int64_t>(found->answers.size()) > options.n_best)
@@ -102,7 +128,6 @@ int predict(const PredictOptions& options) {
       write_out(terminal.tty ? harmless(text, !terminal.utf8) : text);
     }
   }
-  if (in.bad()) throw Error(ErrorKind::io, "cannot read on", "", name);
   return 0;
 }
 

@@ -35,7 +35,7 @@ void Trainer::nonfinite_step(const StepResult& result, double ms) {
   event.loss = result.loss;
   event.grad_norm = result.gradient_norm;
   event.text = "step " + std::to_string(event.step) + ": " + result.nonfinite;
-  if (config_.run.on_nonfinite != OnNonfinite::skip || progress_.skips_in_a_row == most_skips)
+  if (config_.run.on_nonfinite != OnNonfinite::skip || progress_.skips_in_a_row >= most_skips)
     return go_back_or_stop(std::move(event));
   progress_.skips_in_a_row++;
   event.action = "skip";
@@ -82,13 +82,18 @@ void Trainer::go_back_or_stop(AnomalyEvent event) {
 /// the batches behind those of the bad step. What the metrics say of the steps that are undone is cut away.
 void Trainer::roll_back(AnomalyEvent event) {
   const TrainProgress before = progress_;
+  metrics_.check();  // before anything of the run is read or deleted
   auto found = store_.find_latest();
   for (const std::string& warning : found.warnings) observers_.on_note({progress_.step, warning, true});
   if (found.checkpoint) {
     require_finite(*found.checkpoint);
+    const MetricsCut cut =
+        metrics_.cut_of(state_of(*found.checkpoint).metrics_bytes, found.checkpoint->step());
+    read_model(*found.checkpoint, model_.parameters());
+    read_moments(*found.checkpoint, model_.parameters());
     restore(*found.checkpoint);
     store_.discard_after(progress_.step);
-    metrics_.cut(state_of(*found.checkpoint).metrics_bytes);
+    metrics_.cut(cut.bytes);
     metrics_.on_checkpoint({progress_.step, "ckpt/" + checkpoint_name(progress_.step), 0});
   } else if (begin_bytes_) {
     begin_again();

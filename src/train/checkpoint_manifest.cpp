@@ -84,10 +84,10 @@ CheckpointManifest parse_manifest(const std::string& text, const std::filesystem
   if (!object.is_object() || !object.contains("version")) fail_manifest(path, "it is not JSON of a manifest");
   const std::uint64_t version = number_of(object["version"], std::numeric_limits<std::uint64_t>::max(), path);
   if (version != kVersion) {
-    throw Error(ErrorKind::file,
-                "the checkpoint has format version " + std::to_string(version) +
-                    "; this program reads version " + std::to_string(kVersion),
-                "use the version of quern that wrote it", path.string());
+    throw OtherFormat(ErrorKind::file,
+                      "the checkpoint has format version " + std::to_string(version) +
+                          "; this program reads version " + std::to_string(kVersion),
+                      "use the version of quern that wrote it", path.string());
   }
   require_keys(object, {"manifest_crc32c", "version", "step", "files", "tensors"}, path);
   require_keys(object["files"], {kModelFile, kOptimFile, kStateFile}, path);

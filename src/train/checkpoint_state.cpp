@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t most_steps = std::int64_t{1} << 32;    // of a run
+constexpr std::int64_t last_step = 0xFFFFFFFF;                // of a run, left out ones included
 constexpr std::int64_t most_counted = std::int64_t{1} << 53;  // tokens, bytes
 constexpr std::int64_t most_threads = 1 << 16;
 
@@ -95,7 +95,7 @@ CheckpointState state_of(const json& state, std::int64_t step, const std::filesy
   const Reader from(state, path);
   CheckpointState found;
   TrainProgress& p = found.progress;
-  p.step = from.whole("step", step, step);
+  p.step = step > last_step ? from.whole("step", 0, last_step) : from.whole("step", step, step);
   p.tokens = from.whole("tokens", 0, most_counted);
   p.evaluated = from.whole("evaluated", -1, step);
   if (from.has("best")) {
@@ -104,10 +104,10 @@ CheckpointState state_of(const json& state, std::int64_t step, const std::filesy
   }
   if (from.has("batches")) {  // older programs knew neither
     const Reader batches = from.at("batches");
-    p.skipped = batches.whole("skipped", 0, most_steps);
+    p.skipped = batches.whole("skipped", 0, last_step - step);
     p.skips_in_a_row = batches.whole("skips_in_a_row", 0, step);
-    p.bad_step = batches.whole("bad_step", 0, most_steps);
-    p.rollbacks = batches.whole("rollbacks", 0, most_steps);
+    p.bad_step = batches.whole("bad_step", 0, last_step);
+    p.rollbacks = batches.whole("rollbacks", 0, last_step);
   }
   if (from.has("recent")) {
     found.losses = from.at("recent").numbers("loss", RecentNumbers::size);

@@ -90,6 +90,7 @@ bool CheckpointStore::is_intact(std::int64_t step) {
 
 fs::path CheckpointStore::save(const CheckpointData& data) {
   const fs::path target = path_of(data.step);
+  files_.check_guard(target);  // else one of that step in another run's directory would pass for this one
   if (files_.kind(target) != EntryKind::missing && is_intact(data.step)) return target;
   if (files_.make_directory(directory_)) files_.sync_directory(run_);
   const fs::path temporary = directory_ / temporary_name(checkpoint_name(data.step));
@@ -222,6 +223,8 @@ CheckpointStore::Found CheckpointStore::find_latest(CheckpointParts parts) {
       found.checkpoint = open_checkpoint(files_, path_of(step), parts);
       if (parts == CheckpointParts::all) checked_[step] = true;
       return found;
+    } catch (const OtherFormat&) {
+      throw;  // a newer quern's: whoever goes on from an older one deletes it
     } catch (const Error& error) {
       // What the system keeps from us may be whole, and whoever resumes from an older one deletes it.
       if (error.kind != ErrorKind::file) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "config_check.hpp"
+#include "quern/base/suggest.hpp"
 
 namespace quern {
 
@@ -44,8 +45,19 @@ std::int64_t checked_vocab_size(const ModelConfig& model, std::int64_t tokenizer
 }
 
 std::string to_json(const Config& config) {
+  for (const std::vector<std::string>* paths : {&config.data.text, &config.data.source, &config.data.target})
+    for (const std::string& path : *paths)
+      if (first_non_utf8(path) < path.size())
+        throw Error(ErrorKind::config, "the path is not UTF-8, which a run's config has to be",
+                    "rename the folder or the file", path);
   Config copy = config;
-  return to_json(fields_of(copy));
+  std::string text = to_json(fields_of(copy));
+  if (text.size() > max_config_bytes)
+    throw Error(ErrorKind::config,
+                "the run's config would have " + std::to_string(text.size()) + " bytes, and one of " +
+                    std::to_string(max_config_bytes) + " can be read",
+                "fewer files in data.text, or fewer and shorter data.labels");
+  return text;
 }
 
 std::string given_json(const Config& config, const Origins& origins) {

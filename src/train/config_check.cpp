@@ -6,6 +6,7 @@
 
 #include "quern/base/suggest.hpp"
 #include "quern/data/dataset.hpp"
+#include "quern/kernels/attention.hpp"
 #include "quern/train/objective.hpp"
 
 namespace quern {
@@ -40,6 +41,13 @@ class Checks {
           std::to_string(m.d_model) + " is not divisible by model.n_heads (" + std::to_string(m.n_heads) +
               ")",
           "each head takes d_model / n_heads of the width");
+    const bool tiles = m.attention != AttentionKind::linear || m.qk_norm;
+    if (heads && tiles && m.d_model / m.n_heads > max_head_width)
+      add({"model.n_heads", "model.d_model"},
+          std::to_string(m.n_heads) + " makes heads of " + std::to_string(m.d_model / m.n_heads) +
+              " numbers with model.d_model " + std::to_string(m.d_model) + ", and a head may have " +
+              std::to_string(max_head_width),
+          "at least " + std::to_string((m.d_model + max_head_width - 1) / max_head_width) + " heads");
     if (m.n_kv_heads != 0 && m.n_heads % m.n_kv_heads != 0)
       add({"model.n_kv_heads", "model.n_heads"},
           std::to_string(m.n_kv_heads) + " does not divide model.n_heads (" + std::to_string(m.n_heads) + ")",

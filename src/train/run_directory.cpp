@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "locked_place.hpp"
 #include "quern/base/check.hpp"
 #include "quern/base/durable.hpp"
 #include "quern/base/suggest.hpp"
@@ -27,14 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kLockName = "lock";
 constexpr std::string_view kResolvedName = "config.resolved.json";
 
 // What a run consists of, and so all that --overwrite may delete; "lock" stays.
 constexpr std::array<std::string_view, 9> kFileNames{kResolvedName,    "config.json",   "env.json",
                                                      "tokenizer.json", "metrics.jsonl", "latest",
                                                      "report.html",    "log.txt",       "trace.json"};
-constexpr std::array<std::string_view, 3> kDirectoryNames{"ckpt", "tb", "samples"};
 
 bool is_run_name(std::string_view name) {
   const auto is = [&](std::string_view other) { return other == name; };
@@ -190,17 +189,21 @@ RunDirectory RunDirectory::create(Files& files, const RunRequest& request) {
   RunDirectory run(files, path);
   run.root_ = request.root;
   run.fresh_ = make_directories(files, path);
+  run.path_ = without_links(path);
+  require_own_directories(files, run.path_);
   run.take_lock();
   // The lock outlasts a loss of power before any other name can: without it these would be somebody else's.
-  if (before != DirectoryState::run) files.sync_directory(path);
-  check(directory_state(files, path));
+  if (before != DirectoryState::run) files.sync_directory(run.path_);
+  check(directory_state(files, run.path_));
   run.probe();
   return run;
 }
 
 RunDirectory RunDirectory::resume(Files& files, const fs::path& directory) {
-  require_run(files, directory);
-  RunDirectory run(files, without_slash(directory));
+  const fs::path path = without_links(without_slash(directory));
+  require_run(files, path);
+  require_own_directories(files, path);
+  RunDirectory run(files, path);
   run.take_lock();
   run.probe();
   CheckpointStore(files, run.path()).clean();
@@ -221,6 +224,7 @@ RunDirectory::~RunDirectory() {
   } catch (...) {
     // The lock itself goes with its descriptor; what is left does no harm.
   }
+  files_->unguard(path_);
 }
 
 void RunDirectory::take_lock() {
@@ -242,6 +246,7 @@ void RunDirectory::take_lock() {
     // Whoever held it before may have removed the file, and then this lock guards nothing.
     if (lock_.is_current()) break;
   }
+  files_->guard(path_, [files = files_, place = LockedPlace(lock_)] { place.require_unchanged(*files); });
   lock_.truncate(0);
   lock_.write(std::to_string(::getpid()) + "\n");
 }

@@ -34,6 +34,8 @@ struct Session {
   RunDirectory directory;
   std::optional<LoadedCheckpoint> checkpoint;  // where to go on from
   std::vector<std::string> warnings;
+  std::int64_t metrics_bytes = 0;  // of the metrics that are kept
+  bool changed = false;            // a resume's config is not the one that the run was left with
 };
 
 /// Refuses at once a prompt that would only fail at the first sample.
@@ -115,7 +117,7 @@ void note_schedule(const Config& config, std::vector<std::string>& warnings) {
 Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                const std::optional<fs::path>& named) {
   RunDirectory directory = RunDirectory::resume(files, run);
-  const Config created = load_run_config(files, run);
+  const Config created = load_run_config(files, directory.path());
   const Config config = resumed_config(request, created);
   const Tokenizer tokenizer = Tokenizer::load(directory.tokenizer());
   check_settled(config, tokenizer, directory.resolved_config());
@@ -124,12 +126,14 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   load_dataset(config.data, data_shape(config), tokenizer, request.reading),
                   std::move(directory),
                   std::nullopt,
-                  {}};
+                  {},
+                  0,
+                  to_json(config) != to_json(created)};
   use_threads(config.run);
   check_memory(config, session.data);
-  CheckpointStore store(files, run);
+  CheckpointStore store(files, session.directory.path());
   if (named) {
-    session.checkpoint.emplace(open_named(files, store, *named));
+    session.checkpoint.emplace(open_named(files, store, session.directory.checkpoints() / named->filename()));
     const auto steps = store.steps();
     if (!steps.empty() && steps.front() > session.checkpoint->step())
       session.warnings.push_back("this run had come to step " + std::to_string(steps.front()) +
@@ -151,14 +155,22 @@ Session resume(Files& files, const TrainRequest& request, const fs::path& run,
                   "name a larger run.max_steps, or resume an earlier checkpoint");
     note_machine(state, session.warnings);
     note_schedule(config, session.warnings);
-    check_metrics(files, session.directory.metrics(), state.metrics_bytes);
+    const MetricsCut cut =
+        metrics_cut(files, session.directory.metrics(), state.metrics_bytes, session.checkpoint->step());
+    session.metrics_bytes = cut.bytes;
+    if (!cut.warning.empty()) session.warnings.push_back(cut.warning);
     require_finite(*session.checkpoint);
-    store.discard_after(session.checkpoint->step());  // only now: a resume that is refused deletes nothing
   }
-  // What a resume has changed stays, so that the next one need not say it again.
-  if (to_json(config) != to_json(created))
-    replace_file_durably(files, session.directory.resolved_config(), to_json(config));
   return session;
+}
+
+/// The first that a resume changes of the run, when all of it is loaded and checked: one that is refused
+/// deletes nothing.
+void go_on(Files& files, const Session& session, CheckpointStore& store) {
+  if (session.checkpoint) store.discard_after(session.checkpoint->step());
+  // What a resume has changed stays, so that the next one need not say it again.
+  if (session.changed)
+    replace_file_durably(files, session.directory.resolved_config(), to_json(session.config));
 }
 
 Session prepare(Files& files, const TrainRequest& request) {
@@ -226,7 +238,11 @@ StartEvent describe(const Session& session, const Model& model) {
 
 }  // namespace
 
-int default_threads() { return std::getenv("OMP_NUM_THREADS") != nullptr ? thread_count() : usable_cores(); }
+int default_threads() {
+  // What OpenMP cannot read as a number, an empty text for one, it takes for all cores of the affinity mask.
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  return wanted != nullptr && std::atoi(wanted) > 0 ? thread_count() : usable_cores();
+}
 
 Config resumed_config(const TrainRequest& request, const Config& run) {
   Config wanted;
@@ -271,12 +287,16 @@ TrainOutcome train(Files& files, const TrainRequest& request, const Watch& watch
   Session session = prepare(files, request);
   const Config& config = session.config;
   Model model(config.model, true, type_of(config.run.precision));
-  JsonlWriter metrics(files, session.directory.metrics(),
-                      session.checkpoint ? state_of(*session.checkpoint).metrics_bytes : 0);
-  CheckpointStore store(files, session.directory.path());
+  if (session.checkpoint) {
+    read_model(*session.checkpoint, model.parameters());
+    read_moments(*session.checkpoint, model.parameters());
+  }
   Observers observers;
-  observers.add(metrics);
   if (watch) watch(observers, config, session.directory.path());
+  CheckpointStore store(files, session.directory.path());
+  go_on(files, session, store);
+  JsonlWriter metrics(files, session.directory.metrics(), session.metrics_bytes);
+  observers.add_first(metrics);
   Tracer tracer(files, config.run, session.directory.trace());
   Trainer trainer(config, session.data, model, store, metrics, observers, tracer);
 

@@ -173,6 +173,7 @@ void Trainer::evaluate_now() {
     return evaluate(config_, model_, workspace_, *validation_, [] { return stop_signal() != 0; });
   }();
   if (!found) return;
+  metrics_.check_place();  // before anybody writes a page
   progress_.evaluated = progress_.step;
   // The untrained model is where a run starts, not something to keep.
   const bool best = progress_.step > 0 && std::isfinite(found->loss) &&
@@ -195,6 +196,7 @@ void Trainer::sample_now() {
   generate(
       model_, data_.tokenizer, prompt, options, [&](std::string_view piece) { sample.text += piece; },
       [] { return stop_signal() != 0; });
+  metrics_.check_place();  // before anybody writes a file
   observers_.on_sample(sample);
 }
 
@@ -224,8 +226,6 @@ CheckpointState Trainer::state() {
 
 void Trainer::restore(const LoadedCheckpoint& checkpoint) {
   CheckpointState state = state_of(checkpoint);
-  read_model(checkpoint, model_.parameters());
-  read_moments(checkpoint, model_.parameters());
   progress_ = state.progress;
   saved_ = finite_step_ = progress_.step;
   spikes_ = {RecentNumbers(std::move(state.losses)), RecentNumbers(std::move(state.gradient_norms))};

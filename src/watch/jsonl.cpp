@@ -73,17 +73,44 @@ void check_metrics(Files& files, const std::filesystem::path& path, std::int64_t
 }
 
 JsonlWriter::JsonlWriter(Files& files, const std::filesystem::path& path, std::int64_t offset)
-    : file_((check_metrics(files, path, offset), files.append(path))), offset_(offset) {
+    : files_(files), file_((check_metrics(files, path, offset), files.append(path))), offset_(offset) {
   file_.truncate(static_cast<std::uint64_t>(offset));
 }
 
 std::int64_t JsonlWriter::sync() {
+  check();
   write_pending();
   file_.sync();
   return offset_;
 }
 
+void JsonlWriter::check_place() {
+  if (lost_) throw *lost_;
+  try {
+    files_.check_guard(file_.path());
+  } catch (const Error& error) {
+    if (error.kind != ErrorKind::io) lost_ = error;
+    throw;
+  }
+}
+
+void JsonlWriter::check() {
+  check_place();
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorKind::io, what,
+                "let nothing else write to the run's files, and resume the run from its last checkpoint",
+                file_.path().string());
+  };
+  if (!file_.is_current()) fail("the run's metrics were removed or replaced while it trained");
+  const auto bytes = static_cast<std::int64_t>(file_.size());
+  const std::int64_t written = offset_ - static_cast<std::int64_t>(pending_.size());
+  if (bytes != written)
+    fail("the run's metrics were changed while it trained: they hold " + std::to_string(bytes) +
+         " bytes, and " + std::to_string(written) + " were written");
+}
+
 void JsonlWriter::cut(std::int64_t offset) {
+  check();
   QUERN_CHECK(offset >= 0 && offset <= offset_, offset, offset_);
   const auto written = static_cast<std::int64_t>(file_.size());
   pending_.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, offset - written)));
@@ -92,9 +119,11 @@ void JsonlWriter::cut(std::int64_t offset) {
 }
 
 void JsonlWriter::append(std::string_view line) {
+  if (lost_) return;
   pending_ += line;
   offset_ += static_cast<std::int64_t>(line.size());
   try {
+    check_place();  // another trainer may write to the same file
     write_pending();
   } catch (const Error&) {
     // Kept in pending_; sync() tries again and reports.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -169,7 +170,10 @@ void add(Metrics& metrics, const Json& json) {
     line.read("time", metrics.started);
   } else if (event == "resume") {
     metrics.resumes.push_back(line.whole("step"));
-    if (metrics.start) line.read("max_steps", metrics.start->max_steps);
+    if (metrics.start)
+      line.read("max_steps", metrics.start->max_steps);
+    else if (line.has("parameters"))
+      metrics.start = start_of(line);  // the file was lost, and begins with this process
     metrics.end.reset();
   } else if (event == "step") {
     add_step(metrics, line);
@@ -246,17 +250,9 @@ class Lines {
   std::size_t begin_ = 0;  // of the next line
 };
 
-}  // namespace
-
-const EvalEvent* best_evaluation(const Metrics& metrics) {
-  const EvalEvent* best = nullptr;
-  for (const EvalEvent& eval : metrics.evals) {
-    if (eval.split == "val" && std::isfinite(eval.loss) && (!best || eval.loss < best->loss)) best = &eval;
-  }
-  return best;
-}
-
-Metrics read_metrics(const std::string& path) {
+/// Reads lines as long as `wanted` says so of the next one, whose newline `whole` tells of.
+Metrics read_lines(const std::string& path,
+                   const std::function<bool(std::string_view, const Json&, bool whole)>& wanted) {
   Lines lines(path);
   Metrics metrics;
   std::int64_t number = 0;
@@ -272,6 +268,7 @@ Metrics read_metrics(const std::string& path) {
                   path + ":1");
     try {
       if (!json) throw Wrong{"not JSON"};
+      if (!wanted(line, *json, whole)) break;
       add(metrics, *json);
     } catch (const Wrong& wrong) {
       throw Error(ErrorKind::file, "a line of the metrics is wrong: " + wrong.what,
@@ -280,6 +277,41 @@ Metrics read_metrics(const std::string& path) {
     }
   }
   return metrics;
+}
+
+/// Whether a run tells this before its checkpoint of `step` is made, or when it begins or goes on from there.
+bool comes_before(const Json& json, std::int64_t step) {
+  if (!json.is<Json::Object>()) return true;  // add() says what is wrong
+  const Line line(json);
+  const std::string event = line.text("event");
+  const char* name = line.has("after") ? "after" : "step";  // of a rollback: where it has led
+  const std::int64_t at = line.has(name) ? line.whole(name) : 0;
+  return event == "start" || event == "step" || event == "resume" || event == "warning" ? at <= step
+                                                                                        : at < step;
+}
+
+}  // namespace
+
+const EvalEvent* best_evaluation(const Metrics& metrics) {
+  const EvalEvent* best = nullptr;
+  for (const EvalEvent& eval : metrics.evals) {
+    if (eval.split == "val" && std::isfinite(eval.loss) && (!best || eval.loss < best->loss)) best = &eval;
+  }
+  return best;
+}
+
+Metrics read_metrics(const std::string& path) {
+  return read_lines(path, [](std::string_view, const Json&, bool) { return true; });
+}
+
+std::int64_t metrics_bytes_up_to(const std::string& path, std::int64_t step) {
+  std::int64_t bytes = 0;
+  read_lines(path, [&](std::string_view line, const Json& json, bool whole) {
+    if (!whole || !comes_before(json, step)) return false;
+    bytes += static_cast<std::int64_t>(line.size()) + 1;
+    return true;
+  });
+  return bytes;
 }
 
 Metrics read_run(const std::string& run) {

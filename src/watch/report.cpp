@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t most_bytes = 1 << 20;  // of a config or an env.json
+constexpr std::uint64_t most_bytes = 16 << 20;  // of a config or an env.json; labels are many
 
 /// The file's text; empty, with a problem noted, when it is no JSON object that can be read.
 std::string object_text(Files& files, const fs::path& path, std::vector<std::string>& problems) {

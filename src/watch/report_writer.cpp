@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "quern/base/check.hpp"
 #include "quern/base/process.hpp"
 #include "quern/watch/report.hpp"
 
@@ -18,6 +19,11 @@ void ReportWriter::write_when_cheap() {
 
 void ReportWriter::write() {
   const Clock::time_point begin = Clock::now();
+  try {
+    files_.check_guard(run_ / report_name);
+  } catch (const Error&) {
+    return;  // the directory is not the run's any more; the trainer says so
+  }
   {
     std::vector<ReportRun> runs = read_report_runs(files_, {run_.string()});
     if (!runs.front().metrics.end) runs.front().status = "running";

@@ -115,6 +115,35 @@ TEST_CASE("a list is not read beyond reason") {
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].what == "expected a list of at most 4096 entries, found 4097");
   CHECK(assign(list.fields[0], Json{Json::List(100, Json{true, {}}), {}}).size() == 20);
+
+  // A field may say of itself how many it takes.
+  list("labels", texts, between(0, 5000), "");
+  CHECK(assign(list.fields[1], Json{Json::List(5000, Json{std::string("a"), {}}), {}}).empty());
+  CHECK(assign(list.fields[1], Json{Json::List(5001, Json{std::string("a"), {}}), {}}).at(0).what ==
+        "expected a list of at most 5000 entries, found 5001");
+}
+
+TEST_CASE("a value's text holds nothing that a terminal would obey, and reads back") {
+  std::string title =
+      "\x1B[31m \xC2\x9B"
+      "2J \x7F \xE2\x80\xAE \xE2\x80\xA8 \xE2\x81\xA6 caf\xC3\xA9 \xE2\x82\xAC";
+  std::vector<std::string> texts = {title};
+  FieldList list;
+  list("title", title, "");
+  list("texts", texts, "");
+  const std::string safe = R"("\u001b[31m \u009b2J \u007f \u202e \u2028 \u2066 caf\u00e9 \u20ac")";
+  const std::string expected = [&] {  // what a terminal only shows stays as it is
+    std::string text = safe;
+    text.replace(text.find("\\u00e9"), 6, "\xC3\xA9");
+    return text.replace(text.find("\\u20ac"), 6, "\xE2\x82\xAC");
+  }();
+  CHECK(value_text(list.fields[0]) == expected);
+  CHECK(value_text(list.fields[1]) == "[" + expected + "]");
+  const std::string before = title;
+  CHECK(assign(list.fields[0], json_or_string(value_text(list.fields[0]))).empty());
+  CHECK(title == before);
+  title = "\xFF";  // of a path; a message may show it
+  CHECK(value_text(list.fields[0]) == "\"\xEF\xBF\xBD\"");
 }
 
 TEST_CASE("ranges as text") {

@@ -112,16 +112,16 @@ TEST_CASE("files: an input that is missing or no regular file is a file error wi
 }
 
 TEST_CASE("files: a full disk is told with path, bytes needed and bytes free") {
-  Files files;
-  File full = files.open_or_create("/dev/full");
+  const TemporaryDirectory directory;
+  FaultyFiles files(Fault::fail_once, 2, ENOSPC);
+  File full = files.open_or_create(directory / "full");
   const Error error = error_of([&] { full.write("12345"); });
   CHECK(error.kind == ErrorKind::io);
-  CHECK(error.place == "/dev/full");
+  CHECK(error.place == (directory / "full").string());
   CHECK(contains(error.what(), "No space left on device, 5 bytes needed, "));
   CHECK(contains(error.what(), " bytes free"));
   CHECK(contains(error.hint, "free some space"));
 
-  const TemporaryDirectory directory;
   FaultyFiles faulty(Fault::fail_once, 2, ENOSPC);
   File file = faulty.create(directory / "a");
   CHECK(contains(error_of([&] { file.preallocate(1000); }).what(), "1000 bytes needed"));
@@ -218,6 +218,60 @@ TEST_CASE("files: removing a directory takes only what it may") {
   put(directory / "d/our-file", "");
   CHECK(files.remove_flat_directory(directory / "d", ours));
   CHECK(files.kind(directory / "d") == EntryKind::missing);
+}
+
+TEST_CASE(
+    "files: what is no regular file is not opened for writing, and nobody waits for a pipe's other end") {
+  const TemporaryDirectory directory;
+  Files files;
+  REQUIRE(::mkfifo((directory / "pipe").c_str(), 0600) == 0);
+  const int reader = ::open((directory / "pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  for (const bool read : {true, false}) {
+    if (!read) ::close(reader);
+    for (const std::filesystem::path& path : {directory / "pipe", std::filesystem::path("/dev/null")}) {
+      const Error append = error_of([&] { files.append(path); });
+      CHECK(append.kind == ErrorKind::io);
+      CHECK(append.place == path.string());
+      CHECK(std::string(append.what()) == "cannot open the file for appending: it is not a regular file");
+      CHECK(contains(error_of([&] { files.open_or_create(path); }).what(), "not a regular file"));
+    }
+  }
+  CHECK(error_of([&] { files.append(directory.path()); }).kind == ErrorKind::io);
+}
+
+TEST_CASE("files: a guard is asked before anything below its place is made, renamed or deleted") {
+  const TemporaryDirectory directory;
+  Files files;
+  std::filesystem::create_directories(directory / "d/e");
+  put(directory / "d/a", "");
+  put(directory / "b", "");
+  const auto path = [&](const char* name) { return directory / name; };
+  const std::vector<std::function<void()>> changes = {
+      [&] { files.create(path("d/new")); },
+      [&] { files.append(path("d/a")); },
+      [&] { files.open_or_create(path("d/a")); },
+      [&] { files.make_directory(path("d/new")); },
+      [&] { files.rename_new(path("b"), path("d/b")); },
+      [&] { files.rename_over(path("b"), path("d/a")); },
+      [&] { files.rename_new(path("d/a"), path("c")); },
+      [&] { files.rename_over(path("d/a"), path("b")); },
+      [&] { files.make_symlink("a", path("d/new")); },
+      [&] { files.remove_file(path("d/a")); },
+      [&] { files.remove_empty_directory(path("d/e")); },
+      [&] { files.remove_flat_directory(path("d/e"), [](std::string_view) { return true; }); },
+      [&] { replace_file_durably(files, path("d/a"), "new"); },
+  };
+  files.guard(directory / "d", [] { throw Error(ErrorKind::run, "not ours"); });
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    CAPTURE(i);
+    CHECK(error_of(changes[i]).kind == ErrorKind::run);
+  }
+  CHECK(files.list(directory / "d").size() == 2);
+  CHECK(get(directory / "d/a").empty());
+  CHECK_NOTHROW(files.create(path("d2")));
+  CHECK_NOTHROW(files.rename_new(path("b"), path("c")));
+  files.unguard(directory / "d");
+  CHECK_NOTHROW(files.create(path("d/new")));
 }
 
 TEST_CASE("files: a lock is exclusive and goes with its file") {

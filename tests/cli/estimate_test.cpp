@@ -58,10 +58,10 @@ TEST_CASE("estimate needs no place for its cache, and a config's mistakes are ex
   CHECK(o.code == 0);
   CHECK(o.out.find("decoder.blocks.0 to 1") != std::string::npos);
   CHECK(run({"estimate", "--config", tiny, "--set", "model.d_modle=3"}, directory).code == 2);
-  const Outcome nowhere =
-      Program({"estimate", "--config", tiny, "--set", "model.d_model=65536", "--set", "model.n_layers=1024"},
-              directory, {.environment = {"XDG_CACHE_HOME=/dev/null/no"}})
-          .wait();
+  const Outcome nowhere = Program({"estimate", "--config", tiny, "--set", "model.d_model=65536", "--set",
+                                   "model.n_heads=256", "--set", "model.n_layers=1024"},
+                                  directory, {.environment = {"XDG_CACHE_HOME=/dev/null/no"}})
+                              .wait();
   CHECK(nowhere.code == 0);
 }
 

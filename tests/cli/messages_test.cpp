@@ -158,8 +158,9 @@ struct Folder {
     put(at / "changed/config.resolved.json", replaced(config, "text.txt", "other.txt"));
     copy("garbled");
     put(at / "garbled/metrics.jsonl", "{\"event\":\"step\"\n" + get(at / "run/metrics.jsonl"));
-    copy("lost");
-    fs::remove(at / "lost/metrics.jsonl");
+    copy("linked");
+    fs::remove_all(at / "linked/ckpt");
+    fs::create_directory_symlink("../run/ckpt", at / "linked/ckpt");
     copy("bare");
     fs::remove(at / "bare/tokenizer.json");
     copy("busy");

@@ -107,6 +107,55 @@ TEST_CASE("what cannot be answered is one clear message") {
   }
 }
 
+TEST_CASE("a line without end is refused as soon as it is too long") {
+  Fixture f;
+  Start endless;
+  endless.in = "/dev/zero";
+  endless.address_space = rlim_t{1} << 30;  // were it read on, memory would end
+  for (const auto& [command, name] : {std::pair{"predict", "parity"}, std::pair{"translate", "copy"}}) {
+    const Outcome o = run({command, "--run", (f.directory / name).string()}, f.output, endless);
+    CAPTURE(command, o.err);
+    CHECK(o.code == 3);
+    CHECK(has(o.err, "error[file]: the line has more than 1 MiB"));
+    CHECK(has(o.err, "standard input:1"));
+  }
+  const std::string line(1 << 20, '1');  // not too long as a line, but for the model
+  CHECK(has(f.quern("predict", "parity", "1011\n" + line + "\n").err, "1048577 tokens"));
+  const Outcome longer = f.quern("predict", "parity", "1011\n1" + line + "\n");
+  CHECK(has(longer.err, "the line has more than 1 MiB"));
+  CHECK(has(longer.err, "lines.txt:2"));
+  // What follows the last newline is a line too.
+  CHECK(lines_of(f.quern("predict", "parity", "1011\n110").out).size() == 2);
+  CHECK(f.quern("predict", "parity", "").out.empty());
+}
+
+TEST_CASE("a run with thousands of labels is evaluated, used and resumed") {
+  TemporaryDirectory directory, output;
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) lines += "text\tlabel" + std::to_string(i) + "\n";
+  // … and these make its config larger than a mebibyte.
+  for (int i = 0; i < 2200; ++i) lines += "text\t" + std::to_string(i) + std::string(500, 'x') + "\n";
+  put(directory / "data.tsv", lines);
+  const std::string path = (directory / "run").string();
+  train_small(path,
+              {"model.architecture=encoder", "data.task=classification", "data.val_fraction=0",
+               "data.text=" + (directory / "data.tsv").string(), "model.context_length=16"},
+              output);
+  put(directory / "lines.txt", "text\n");
+  const Outcome said = run({"predict", "--run", path, (directory / "lines.txt").string()}, output);
+  CAPTURE(said.err);
+  CHECK(said.code == 0);
+  const Outcome longer = run({"train", "-q", "--resume", path, "--set", "run.max_steps=3"}, output);
+  CAPTURE(longer.err);
+  CHECK(longer.code == 0);
+  CHECK(run({"train", "-q", "--config", path + "/config.resolved.json", "--run-dir",
+             (directory / "again").string()},
+            output)
+            .code == 0);
+  CHECK(run({"report", path}, output).code == 0);
+  CHECK(!has(get(directory / "run/report.html"), "bytes, more than the"));
+}
+
 TEST_CASE("an answer's attention is a row for each token it writes, a column for each it was asked") {
   Fixture f;
   const Outcome o = run(

@@ -36,7 +36,10 @@ struct Start {
   std::optional<int> out = {}, err = {};
   uid_t user = 0;              // not 0: the user that it becomes
   rlim_t descriptors = 0;      // not 0: as many may be open at once
+  rlim_t processes = 0;        // not 0: as many processes and threads may the user have
   bool ignore_hangup = false;  // as under nohup
+  std::string in = {};         // what it reads; empty: nothing
+  rlim_t address_space = 0;    // not 0: so many bytes may be mapped
   static constexpr int closed = -1;
 };
 
@@ -53,7 +56,7 @@ class Program {
     const std::vector<char*> argv = pointers(words), envp = pointers(variables);
     // By descriptor: another user may be kept out of the directories above the program.
     const int program = ::open(QUERN_PROGRAM, O_RDONLY | O_CLOEXEC);
-    const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int in = ::open(start.in.empty() ? "/dev/null" : start.in.c_str(), O_RDONLY | O_CLOEXEC);
     const int out = start.out ? *start.out : create(out_), err = start.err ? *start.err : create(err_);
     int started[2] = {-1, -1};  // closed when the program has taken the child's place, or the child has ended
     if (::pipe2(started, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
@@ -96,10 +99,14 @@ class Program {
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);  // what the test itself was started with
     const rlimit descriptors{start.descriptors, start.descriptors};
     if (start.descriptors != 0 && ::setrlimit(RLIMIT_NOFILE, &descriptors) != 0) ::_exit(126);
+    const rlimit space{start.address_space, start.address_space};
+    if (start.address_space != 0 && ::setrlimit(RLIMIT_AS, &space) != 0) ::_exit(126);
     if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(126);
     if (start.user != 0 &&
         (::setgroups(0, nullptr) != 0 || ::setgid(start.user) != 0 || ::setuid(start.user) != 0))
       ::_exit(126);
+    const rlimit processes{start.processes, start.processes};
+    if (start.processes != 0 && ::setrlimit(RLIMIT_NPROC, &processes) != 0) ::_exit(126);
   }
 
   static int create(const std::filesystem::path& path) {

@@ -176,6 +176,45 @@ TEST_CASE("all mistakes of a config at once, with their places, exit 2") {
   CHECK(has(o.err, "bad.json:3:25"));
 }
 
+TEST_CASE("config show prints nothing that a terminal would obey, and what it prints is a config") {
+  const TemporaryDirectory directory;
+  const std::string about = "a\x1B[2J b\xC2\x9B c\xE2\x80\xAE d\xE2\x80\xA8 e\x7F",
+                    safe = R"("a\u001b[2J b\u009b c\u202e d\u2028 e\u007f")";
+  const auto path = directory / "c\xFF\xE2\x80\xAE.json";
+  put(path, nlohmann::json{{"about", about}}.dump());
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--origin"}, {"--json"}, {"--origin", "--json"}}) {
+    std::vector<std::string> words = {"config", "show", "--config", path.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = run(words, directory);
+    CAPTURE(more, o.err, o.out.substr(0, 200));
+    CHECK(o.code == 0);
+    CHECK(has(o.out, safe));
+    for (const char* control : {"\x1B", "\xC2\x9B", "\xE2\x80\xAE", "\xE2\x80\xA8", "\x7F", "\xFF"})
+      CHECK(!has(o.out, control));
+    if (more != std::vector<std::string>{"--json"}) continue;
+    CHECK(nlohmann::json::parse(o.out).at("about") == about);
+    put(directory / "again.json", o.out);
+    CHECK(run({"config", "show", "--json", "--config", (directory / "again.json").string()}, directory).out ==
+          o.out);
+  }
+}
+
+TEST_CASE("a folder whose name is not UTF-8 is told, and no bug") {
+  const TemporaryDirectory directory;
+  const auto odd = directory / "\xFFodd";
+  std::filesystem::create_directory(odd);
+  put(odd / "text.txt", std::string(5000, 'a') + "b");
+  Start there;
+  there.folder = odd.string();
+  const Outcome o =
+      run({"train", "-q", "--set", "data.text=text.txt", "--run-dir", (directory / "run").string()},
+          directory, there);
+  CAPTURE(o.err);
+  CHECK(o.code == 2);
+  CHECK(has(o.err, "the path is not UTF-8"));
+}
+
 TEST_CASE("usage mistakes are exit 2 with a suggestion") {
   const TemporaryDirectory directory;
   const Outcome command = run({"trian"}, directory);

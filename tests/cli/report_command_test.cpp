@@ -1,5 +1,6 @@
 // quern report and the page that training keeps, from outside.
 #include <pty.h>
+#include <sys/ioctl.h>
 
 #include <csignal>
 #include <sstream>
@@ -175,16 +176,55 @@ TEST_CASE("quern curves --follow draws over what it drew until the run has ended
   ::close(slave);
   std::string screen;
   char bytes[4096];
-  // Until it is drawn for the third time; then the trainer ends, and the end of the follower closes the
-  // terminal.
+  // The window changes its size at each drawing, to none at all, too. After the fifth the trainer ends, and
+  // the end of the follower closes the terminal.
+  const winsize sizes[] = {{50, 200, 0, 0}, {3, 8, 0, 0}, {0, 0, 0, 0}, {24, 80, 0, 0}};
+  std::size_t before = 0;
   for (ssize_t got; (got = ::read(master, bytes, sizeof bytes)) > 0;) {
     screen.append(bytes, static_cast<std::size_t>(got));
     std::size_t drawn = 0;
     for (std::size_t at = 0; (at = screen.find("\x1b[J", at)) != std::string::npos; ++at) ++drawn;
-    if (drawn == 2) ::kill(trainer.pid(), SIGKILL);
+    if (drawn == before) continue;
+    before = drawn;
+    if (drawn > std::size(sizes)) {
+      ::kill(trainer.pid(), SIGKILL);
+    } else {
+      ::ioctl(master, TIOCSWINSZ, &sizes[drawn - 1]);
+      ::kill(follower.pid(), SIGWINCH);
+    }
   }
   ::close(master);
   trainer.wait();
   CHECK(follower.wait().code == 0);
   CHECK(has(screen, "loss (nats per token) - one"));
+}
+
+TEST_CASE("a terminal that changes its size disturbs no training") {
+  const TemporaryDirectory place;
+  int master = -1, slave = -1;
+  winsize size{24, 80, 0, 0};
+  if (::openpty(&master, &slave, nullptr, nullptr, &size) != 0) {
+    WARN("no terminal can be had here (/dev/pts is missing): no size is changed");
+    return;
+  }
+  const std::vector<std::string> settings = {"run.max_steps=400", "run.eval_interval=0"};
+  Program trainer(training(place / "resized", settings), place,
+                  {.environment = {"TERM=xterm", "LC_ALL=C"}, .out = slave, .err = slave});
+  ::close(slave);
+  std::string screen;
+  char bytes[512];
+  unsigned short turn = 0;
+  for (ssize_t got; (got = ::read(master, bytes, sizeof bytes)) > 0; ++turn) {
+    screen.append(bytes, static_cast<std::size_t>(got));
+    const auto other = static_cast<unsigned short>(turn % 7 * 30);
+    size.ws_row = static_cast<unsigned short>(turn % 5 * 10), size.ws_col = turn % 11 == 10 ? 65535 : other;
+    ::ioctl(master, TIOCSWINSZ, &size);
+    ::kill(trainer.pid(), SIGWINCH);
+  }
+  ::close(master);
+  CAPTURE(screen);
+  CHECK(trainer.wait().code == 0);
+  CHECK(turn > 4);
+  REQUIRE(run(training(place / "quiet", settings), place).code == 0);
+  check_same_run(place / "resized", place / "quiet");
 }

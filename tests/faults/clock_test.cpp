@@ -1,4 +1,5 @@
 // The clock of the machine jumps, or is wrong from the start.
+#include <algorithm>
 #include <map>
 
 #include "cli/runs.hpp"
@@ -79,5 +80,32 @@ TEST_CASE("years forth and back, 1970 and 2038: durations are what passed, and t
   CHECK(o.code == 0);
   const Outcome resumed = run(resume_words(directory / "run0", {"run.max_steps=301"}), directory);
   CHECK(has(resumed.err, "resumed after step 300"));
+}
+
+TEST_CASE("TensorBoard reads a run's files in the order of their steps, whatever the clock said") {
+  const TemporaryDirectory directory;
+  const std::string library = faketime();
+  if (library.empty()) {
+    WARN("libfaketime is missing (tools/setup.sh test): the clock does not jump");
+    return;
+  }
+  const fs::path path = directory / "run";
+  std::vector<std::string> written;  // in the order in which they came
+  int steps = 0;
+  for (const char* time : {"+1y", "-1y", "1970-01-01 00:00:01", "2038-01-19 03:14:07", "+0"}) {
+    steps += 10;
+    const Outcome o = run(resume_words(path, {"watch.tensorboard=true", "run.checkpoint_interval=10",
+                                              "run.max_steps=" + std::to_string(steps)}),
+                          directory,
+                          {.environment = {"LD_PRELOAD=" + library, std::string("FAKETIME=") + time,
+                                           "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"}});
+    CAPTURE(time, o.err);
+    REQUIRE(o.code == 0);
+    for (const auto& file : fs::directory_iterator(path / "tb"))
+      if (const std::string name = file.path().filename(); std::ranges::count(written, name) == 0)
+        written.push_back(name);
+  }
+  CHECK(written.size() == 5);
+  CHECK(std::ranges::is_sorted(written));  // TensorBoard goes by the names
 }
 #endif

@@ -5,6 +5,7 @@
 
 #include "cli/runs.hpp"
 #include "quern/train/checkpoint_store.hpp"
+#include "train/resealed.hpp"
 
 using namespace quern::test;
 namespace fs = std::filesystem;
@@ -70,7 +71,39 @@ TEST_CASE("a run of each version of the format loads whole, and its model writes
     CAPTURE(o.err);
     CHECK(o.code == 0);
     CHECK(o.out == wrote);
+    // It goes on, too, with the text of which the fixture tells; it has no metrics, which is said.
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "The cat sat on the mat. The dog ate the egg.\n";
+    put(directory / "text.txt", text);
+    const Outcome resumed = run({"train", "--resume", path.string(), "--set", "run.max_steps=105"}, directory,
+                                {.folder = directory.path().string()});
+    CAPTURE(resumed.err);
+    CHECK(resumed.code == 0);
+    CHECK(has(resumed.err, "resumed after step 100"));
+    CHECK(has(resumed.err, "completed after step 105"));
     ++versions;
   }
   CHECK(versions >= 1);
+}
+
+TEST_CASE("a newer quern's checkpoint is neither read nor deleted: exit 3, and no going back behind it") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "run";
+  const std::vector<std::string> settings = {"run.max_steps=6", "run.checkpoint_interval=2",
+                                             "run.eval_batches=1"};
+  REQUIRE(run(resume_words(path, settings), directory).code == 0);
+  const fs::path manifest = path / "ckpt/step-000000006/manifest.json";
+  put(manifest, resealed(get(manifest), "\"version\": 1", "\"version\": 2"));
+  const std::string metrics = get(path / "metrics.jsonl");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"train", "--resume", path.string()},
+                                                resume_words(path, settings),
+                                                {"eval", "--run", path.string(), "--checkpoint", "last"}}) {
+    const Outcome o = run(words, directory);
+    CAPTURE(o.err);
+    CHECK(o.code == 3);
+    CHECK(has(o.err, "the checkpoint has format version 2; this program reads version 1"));
+    CHECK(has(o.err, "use the version of quern that wrote it"));
+  }
+  for (const char* step : {"step-000000004", "step-000000006"}) CHECK(fs::exists(path / "ckpt" / step));
+  CHECK(get(path / "metrics.jsonl") == metrics);
 }

@@ -72,6 +72,20 @@ constexpr auto read_only = fs::perms(0555);
 
 }  // namespace
 
+TEST_CASE("threads that the system refuses are said before there is a run") {
+  Place place;
+  if (place.as_user.user == 0 || !place.usable()) {
+    WARN("only root can become a user without other processes: threads are not refused");
+    return;
+  }
+  place.as_user.processes = 3;
+  const Outcome o = place.train(place.path, {"--set", "run.threads=9"});
+  CHECK(o.code == 6);
+  CHECK(has(o.err, "error[memory]: the system starts 3 of 9 threads"));
+  CHECK(!fs::exists(place.path));
+  CHECK(place.train(place.path, {"--set", "run.threads=3"}).code == 0);
+}
+
 TEST_CASE("a directory that may not be written to is found before the first step") {
   Place at;
   if (!at.usable()) return;

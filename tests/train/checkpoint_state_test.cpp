@@ -81,9 +81,15 @@ TEST_CASE("a state that no run can have written is refused, its field named") {
   refused("/best/step", 8, "\"best.step\" must be a whole number from 0 to 7, found 8");
   refused("/batches", nlohmann::json::array(), "\"batches\" must be an object, found []");
   refused("/batches/skipped", huge,
-          "\"batches.skipped\" must be a whole number from 0 to 4294967296, found 4611686018427387904");
+          "\"batches.skipped\" must be a whole number from 0 to 4294967288, found 4611686018427387904");
   refused("/batches/skipped", -huge,
-          "\"batches.skipped\" must be a whole number from 0 to 4294967296, found -4611686018427387904");
+          "\"batches.skipped\" must be a whole number from 0 to 4294967288, found -4611686018427387904");
+  refused("/batches/skipped", 4294967289,
+          "\"batches.skipped\" must be a whole number from 0 to 4294967288, found 4294967289");
+  refused("/batches/bad_step", huge,
+          "\"batches.bad_step\" must be a whole number from 0 to 4294967295, found 4611686018427387904");
+  refused("/batches/rollbacks", huge,
+          "\"batches.rollbacks\" must be a whole number from 0 to 4294967295, found 4611686018427387904");
   refused("/recent", nlohmann::json::array(), "\"recent\" must be an object, found []");
   refused("/recent/loss", {1, "two"},
           "\"recent.loss\" must be a list of at most 128 numbers, found [1,\"two\"]");
@@ -104,4 +110,21 @@ TEST_CASE("a state that no run can have written is refused, its field named") {
     CHECK(error.kind == ErrorKind::file);
     CHECK(std::string(error.what()) == "the checkpoint is damaged: \"" + std::string(name) + "\" is missing");
   }
+}
+
+TEST_CASE("the steps and the batches of a state are those that a run can count") {
+  constexpr std::int64_t last = 4294967295;
+  const auto state_at = [](std::int64_t at, std::int64_t skipped) {
+    nlohmann::json state = some_state().to_json();
+    state["step"] = at, state["batches"]["skipped"] = skipped;
+    return state_of(state, at, "state.json").progress.skipped;
+  };
+  CHECK(state_at(last, 0) == 0);
+  CHECK(state_at(last - 5, 5) == 5);
+  CHECK(std::string(error_of([&] { state_at(last - 5, 6); }).what()) ==
+        "the checkpoint is damaged: \"batches.skipped\" must be a whole number from 0 to 5, found 6");
+  const Error late = error_of([&] { state_at(last + 1, 0); });
+  CHECK(late.kind == ErrorKind::file);
+  CHECK(std::string(late.what()) ==
+        "the checkpoint is damaged: \"step\" must be a whole number from 0 to 4294967295, found 4294967296");
 }

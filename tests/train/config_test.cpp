@@ -125,7 +125,7 @@ TEST_CASE("the printed form") {
         }) ==
         "error[config]: optim.lerning_rate: unknown key\n  --> my cfg.json:3:5\n"
         "  help: did you mean \"learning_rate\"?\n"
-        "error[config]: optim.eps: must be above 0, found 0\n  --> my cfg.json:4:12\n"
+        "error[config]: optim.eps: must be from 1e-30 to 1e+30, found 0\n  --> my cfg.json:4:12\n"
         "error[config]: run.max_steps: expected an integer, found \"x\"\n  --> --set run.max_steps=x\n");
 }
 
@@ -269,6 +269,29 @@ TEST_CASE("a config as JSON reads back to itself") {
   CHECK(differences(config, read(to_json(config))).empty());
 }
 
+TEST_CASE("the config of a run with as many labels as can be is read back") {
+  Config config;
+  for (std::size_t i = 0; i < 65536; ++i) config.data.labels.push_back("\x7F\x01" + std::to_string(i));
+  CHECK(read(to_json(config)).data.labels == config.data.labels);
+  config.data.labels.emplace_back("one more");
+  CHECK(errors([&] { read(to_json(config)); }) ==
+        "error[config]: data.labels: expected a list of at most 65536 entries, found 65537\n  --> c:48:16\n");
+  // Two mebibytes of labels may take twelve as text.
+  config.data.labels = {std::string(1 << 20, '\x01'), std::string((1 << 20) - 1, '\x7F')};
+  CHECK(read(to_json(config)).data.labels == config.data.labels);
+  CHECK(to_json(config).size() < max_config_bytes);
+}
+
+TEST_CASE("a config that could not be read back is not written") {
+  Config config;
+  config.data.text = {"/tmp/\xFFx/text.txt"};
+  CHECK(errors([&] { to_json(config); }) ==
+        "error[config]: the path is not UTF-8, which a run's config has to be\n"
+        "  --> /tmp/\xFFx/text.txt\n  help: rename the folder or the file\n");
+  config.data.text.assign(4096, std::string(4096, 'a'));
+  CHECK(errors([&] { to_json(config); }).starts_with("error[config]: the run's config would have 16"));
+}
+
 TEST_CASE("the config as given holds what was stated") {
   Origins origins;
   const Config config = merge_config({{"c", "{\"about\": \"x\", \"run\": {\"seed\": 1337}}"}}, std::nullopt,
@@ -330,7 +353,7 @@ TEST_CASE("configs made in code are checked too") {
   config.optim.eps = 0;
   CHECK(errors([&] { validate(config); }) ==
         "error[config]: model.n_heads: must be from 1 to 65536, found 0\n"
-        "error[config]: optim.eps: must be above 0, found 0.0\n");
+        "error[config]: optim.eps: must be from 1e-30 to 1e+30, found 0.0\n");
 }
 
 TEST_CASE("what a resume may change") {

@@ -56,6 +56,9 @@ std::vector<Kind> kinds(const Texts& texts) {
         "run.grad_accumulation=2"}},
       {"recompute",
        {text, "model.activation=geglu", "model.position=rope", "model.norm=rmsnorm", "run.recompute=block"}},
+      {"recompute attention", {text, "model.activation=geglu", "run.recompute=attention"}},
+      {"recompute cross",
+       {"model.architecture=encoder_decoder", "data.task=copy", "run.recompute=attention"}},
       {"bf16",
        {text, "model.activation=silu", "model.position=alibi", "model.norm=rmsnorm", "run.precision=bf16"}},
       {"masked", {text, "model.architecture=encoder"}},
@@ -116,23 +119,27 @@ struct Subject {
   }
 };
 
-/// A tensor of a step: the phase and the operation that had it at hand, its place among that one's.
+/// A tensor of a step: the phase and the operation that had it at hand, and whose that is.
 struct Place {
   Phase phase;
-  std::string operation;
+  std::string operation, module;
+  bool again;  // made again in backward
+
+  std::string text() const { return operation + (module.empty() ? "" : " in " + module); }
 };
 
 /// Calls `at(number, tensor, place)` for every output's value and every input's gradient of a step's
 /// operations.
 template <class At>
 void visit(Workspace& workspace, At at) {
-  workspace.inspect = [at, number = 0](const Node& node, Phase phase) mutable {
+  workspace.inspect = [at, number = 0, back = false](const Node& node, Phase phase) mutable {
     const bool forward = phase == Phase::forward;
+    back = back || !forward;
     for (int i = 0; i < (forward ? node.output_count : node.input_count); ++i) {
       const Slot& slot = forward ? *node.outputs[i] : *node.inputs[i];
       const Tensor& tensor = forward ? slot.value : slot.grad;
       if (!tensor || (!forward && !slot.written)) continue;
-      at(number++, tensor, Place{phase, node.name});
+      at(number++, tensor, Place{phase, node.name, std::string(node.module), back && forward});
     }
   };
 }
@@ -168,8 +175,8 @@ TEST_CASE("a NaN or an infinity in any tensor of any operation stops the step, a
     const std::string before = victim.state();
     for (int bad = 0; bad < static_cast<int>(places.size()); ++bad) {
       const Place& place = places[static_cast<std::size_t>(bad)];
-      // What a block makes again is what it made before, which the same model without recomputing shows.
-      if (plan.config.run.recompute == Recompute::block && place.phase == Phase::forward) continue;
+      // What backward makes again is what forward made, and not all of it is read a second time.
+      if (place.again && plan.config.run.recompute != Recompute::none) continue;
       for (const float value : not_finite) {
         const int all = static_cast<int>(places.size());
         visit(victim.workspace, [&](int number, const Tensor& tensor, const Place&) {
@@ -179,12 +186,27 @@ TEST_CASE("a NaN or an infinity in any tensor of any operation stops the step, a
         CAPTURE(kind.name, bad, value, name(place.phase), place.operation, result.nonfinite, result.loss,
                 result.gradient_norm);
         CHECK(!result.nonfinite.empty());
-        CHECK(result.nonfinite.find(place.operation) != std::string::npos);
+        CHECK(result.nonfinite.find(place.text()) != std::string::npos);
         CHECK(result.nonfinite.find(plan.data.corpus ? "the windows that begin at "
                                                      : "the training examples ") != std::string::npos);
         REQUIRE((victim.state() == before));
       }
     }
+  }
+}
+
+TEST_CASE("a bad number in what is made again is named by its operation and its block") {
+  const Texts texts;
+  for (const char* part : {"none", "block", "attention"}) {
+    const RunPlan plan =
+        plan_of({part, {texts.of("text"), std::string("run.recompute=") + part, "model.position=learned"}});
+    Subject subject(plan);
+    // A weight that is finite, and whose product with the others is not.
+    for (Parameter& p : subject.model.parameters().all())
+      if (p.name == "decoder.blocks.1.attention.qkv.weight") std::fill_n(p.slot.value.f32(), p.size(), 3e38F);
+    const std::string found = subject.step().nonfinite;
+    CAPTURE(part, found);
+    CHECK(found.find("the output of linear in decoder.blocks.1.attention.qkv;") != std::string::npos);
   }
 }
 

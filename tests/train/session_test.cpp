@@ -260,9 +260,17 @@ TEST_CASE("favor's random features are drawn once, saved, never trained, and res
 TEST_CASE("a resume that is refused deletes nothing") {
   Fixture f;
   CHECK(f.run("run") == 0);
+  CHECK(f.run("other", {"model.d_model=8"}) == 0);
   const std::string last = f.bytes("run/ckpt/step-000000020/model.safetensors");
   const std::string metrics = f.bytes("run/metrics.jsonl");
+  const std::string config = f.bytes("run/config.resolved.json");
   CHECK(kind_of([&] { f.run("", {"run.max_steps=5"}, "run/ckpt/step-000000008"); }) == 7);
+  // Intact, and another model's.
+  const std::string step = "ckpt/step-000000008";
+  std::filesystem::rename(f.directory / "run" / step, f.directory / "mine");
+  std::filesystem::copy(f.directory / "other" / step, f.directory / "run" / step);
+  CHECK(kind_of([&] { f.run("", {"run.max_steps=30"}, "run/" + step); }) == 3);
+  CHECK(f.bytes("run/config.resolved.json") == config);
   test::put(f.directory / "text.txt", f.text + "x");
   CHECK(kind_of([&] { f.run("", {}, "run/ckpt/step-000000008"); }) == 7);
   CHECK(f.bytes("run/ckpt/step-000000020/model.safetensors") == last);

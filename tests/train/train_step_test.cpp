@@ -57,8 +57,18 @@ thread_local bool inside = false;
   count();
   return std::malloc(bytes != 0 ? bytes : 1);
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return ::aligned_alloc(static_cast<std::size_t>(alignment), bytes);
+}
+extern "C" [[gnu::noinline]] void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  count();
+  void* p = nullptr;
+  return posix_memalign(&p, alignment, bytes) == 0 ? p : nullptr;
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace {
 
@@ -67,6 +77,17 @@ struct Asked {
   int own = 0, library = 0;
   std::size_t pool_growth = 0;
 };
+
+Config small_config() {
+  Config config;
+  config.model.d_model = 32;
+  config.model.n_layers = 2;
+  config.model.context_length = 24;
+  config.model.dropout = 0.1;
+  config.run.batch_size = 3;
+  config.run.grad_accumulation = 2;
+  return config;
+}
 
 Asked asked_after_two_steps(Config config) {
   std::vector<std::int32_t> ids(500);
@@ -92,13 +113,7 @@ Asked asked_after_two_steps(Config config) {
 }  // namespace
 
 TEST_CASE("a training step after the first two allocates nothing") {
-  Config config;
-  config.model.d_model = 32;
-  config.model.n_layers = 2;
-  config.model.context_length = 24;
-  config.model.dropout = 0.1;
-  config.run.batch_size = 3;
-  config.run.grad_accumulation = 2;
+  Config config = small_config();
   for (const Precision precision : {Precision::f32, Precision::bf16})
     for (const Recompute recompute : {Recompute::none, Recompute::block, Recompute::attention})
       for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::muon})
@@ -118,8 +133,44 @@ TEST_CASE("a training step after the first two allocates nothing") {
   counting = true;
   own_allocations = 0;
   auto* const something = new std::vector<int>(10);
+  void* const aligned = std::aligned_alloc(64, 64);
   counting = false;
-  CHECK(own_allocations == 2);
+  CHECK(own_allocations == 3);
   delete something;
+  std::free(aligned);
+}
+
+TEST_CASE("nor does one of any other kind of attention, or of a recurrent network") {
+  using Change = void (*)(ModelConfig&);
+  const std::pair<const char*, Change> kinds[] = {
+      {"a window with global tokens, ALiBi",
+       [](ModelConfig& m) {
+         m.attention = AttentionKind::sliding_window;
+         m.window = 8, m.global_tokens = 2, m.position = PositionKind::alibi;
+       }},
+      {"linear", [](ModelConfig& m) { m.attention = AttentionKind::linear; }},
+      {"linear, favor",
+       [](ModelConfig& m) { m.attention = AttentionKind::linear, m.feature_map = FeatureMap::favor; }},
+      {"general scores", [](ModelConfig& m) { m.score = ScoreKind::general; }},
+      {"additive scores", [](ModelConfig& m) { m.score = ScoreKind::additive; }},
+      {"normalised heads, fewer key heads, SwiGLU",
+       [](ModelConfig& m) { m.qk_norm = true, m.n_kv_heads = 1, m.activation = Activation::swiglu; }},
+      {"GRU",
+       [](ModelConfig& m) {
+         m.architecture = Architecture::rnn, m.cell = Cell::gru, m.position = PositionKind::none;
+       }},
+      {"LSTM", [](ModelConfig& m) {
+         m.architecture = Architecture::rnn, m.cell = Cell::lstm, m.position = PositionKind::none;
+       }}};
+  for (const auto& [name, change] : kinds)
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      Config config = small_config();
+      change(config.model);
+      config.run.precision = precision;
+      CAPTURE(name, static_cast<int>(precision));
+      const Asked asked = asked_after_two_steps(config);
+      CHECK(asked.own == 0);
+      CHECK(asked.pool_growth == 0);
+    }
 }
 #endif

@@ -40,7 +40,8 @@ std::string_view enum_name(E value) {
   throw Bug("enum value without a name");
 }
 
-/// The values that a number may take; both ends included unless said otherwise.
+/// The values that a number may take; both ends included unless said otherwise. Of a list of texts: how many
+/// it may have, 4,096 where its field says nothing.
 struct FieldRange {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -171,7 +172,8 @@ void copy_value(const Field& to, const Field& from);
 /// The field's value as a JSON tree without positions.
 Json value_json(const Field& field);
 
-/// The field's value as JSON text: 128, 0.001, "gelu", [0.9, 0.95]. Numbers read back to the same value.
+/// The field's value as JSON text: 128, 0.001, "gelu", [0.9, 0.95]. It reads back to the same value, and
+/// holds nothing that a terminal would obey.
 std::string value_text(const Field& field);
 
 /// "integer", "number", "true or false", "text", "one of gelu, relu", …

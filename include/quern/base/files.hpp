@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,13 @@
 namespace quern {
 
 class Files;
+
+/// Which file or directory it is, whatever it is called; told apart from others as long as it exists.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t number = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
 
 /// An open file or directory. The destructor closes without a check; call close() where a lost write matters.
 class File {
@@ -52,6 +61,7 @@ class File {
   enum class Lock { taken, busy, unsupported };
   enum class LockMode { exclusive, shared };
   Lock lock(LockMode mode = LockMode::exclusive);
+  FileIdentity identity() const;
   /// Whether path() still names this very file.
   bool is_current() const;
 
@@ -106,6 +116,13 @@ class Files {
   bool remove_flat_directory(const std::filesystem::path& path,
                              const std::function<bool(std::string_view)>& ours);
 
+  /// From now on calls `check` before anything below `place` is made, renamed or deleted; it throws where
+  /// that must not be. Paths below `place` are those that begin with it as it is spelt here.
+  void guard(const std::filesystem::path& place, std::function<void()> check);
+  void unguard(const std::filesystem::path& place);
+  /// Throws what the guard of a place above `path` throws, if there is one.
+  void check_guard(const std::filesystem::path& path) const;
+
   EntryKind kind(const std::filesystem::path& path) const;
   /// The names of a directory in order, without "." and "..".
   std::vector<DirectoryEntry> list(const std::filesystem::path& path) const;
@@ -127,7 +144,12 @@ class Files {
  private:
   friend class File;
   File open_for_writing(const std::filesystem::path& path, int flags, const char* action);
+
+  std::map<std::filesystem::path, std::function<void()>> guards_;  // by place
 };
+
+/// The identity of what `path` leads to, or of a link itself; nullopt where there is nothing.
+std::optional<FileIdentity> identity_of(const std::filesystem::path& path, Links links = Links::follow);
 
 /// "runs/one/" as "runs/one", so that its last part is a name.
 std::filesystem::path without_slash(const std::filesystem::path& path);

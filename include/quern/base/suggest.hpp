@@ -31,6 +31,10 @@ std::string in_quotes(std::string_view text);
 /// The same without the quotes, for names that came from outside.
 std::string printable(std::string_view text);
 
+/// JSON text with \u in place of what a terminal would obey or hide and JSON allows in its strings: DEL, C1,
+/// line separators, bidirectional controls. It reads back to the same value.
+std::string harmless_json(std::string_view json);
+
 /// The text as one word of a shell's command line: in single quotes where it needs them.
 std::string shell_word(const std::string& text);
 

@@ -141,12 +141,12 @@ struct ModelConfig {
     f("norm", norm, "Normalisation of the residual stream; rmsnorm divides by the root mean square alone.");
     f("norm_placement", norm_placement,
       "pre: before each sublayer; post: after the addition, as in the 2017 paper.");
-    f("norm_eps", norm_eps, above(0), "Added to the variance before the square root.");
+    f("norm_eps", norm_eps, between(1e-30, 1e30), "Added to the variance before the square root.");
     f("position", position,
       "How a token knows its place: a table added to the embedding (learned, sinusoidal; it ends at "
       "context_length), turned queries and keys (rope), a bias that falls with the distance (alibi), or not "
       "at all.");
-    f("rope_theta", rope_theta, above(0), "The base of rope's wavelengths.");
+    f("rope_theta", rope_theta, between(1e-3, 1e30), "The base of rope's wavelengths.");
     f("attention", attention,
       "Which earlier tokens a token sees: all, or with sliding_window the latest `window`. linear sees all "
       "through running sums, whose cost grows with the length and not with its square; low_rank, in "

@@ -11,6 +11,8 @@
 #include <map>
 #include <string>
 
+#include "quern/base/check.hpp"
+
 namespace quern {
 
 /// The files of a checkpoint besides manifest.json.
@@ -31,8 +33,14 @@ struct CheckpointManifest {
 
 std::string render_manifest(const CheckpointManifest& manifest);
 
-/// Throws ErrorKind::file for anything that render_manifest did not write, a newer version included; `path`
-/// stands in messages.
+/// A checkpoint of a format that this program does not know. It is not damaged: nobody goes back behind it.
+class OtherFormat : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws ErrorKind::file for anything that render_manifest did not write, OtherFormat for another version;
+/// `path` stands in messages.
 CheckpointManifest parse_manifest(const std::string& text, const std::filesystem::path& path);
 
 /// Throws Error(file): the file `path` of a checkpoint is damaged, and how.

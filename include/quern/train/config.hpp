@@ -74,8 +74,8 @@ struct OptimConfig {
     f("muon_learning_rate", muon_learning_rate, between(0, 1e6),
       "Muon's peak rate; the schedule scales it as it scales learning_rate.");
     f("muon_momentum", muon_momentum, half_open(0, 1), "Decay rate of Muon's momentum.");
-    f("betas", betas, half_open(0, 1), "Decay rates of Adam's two moments.");
-    f("eps", eps, above(0), "Added to the root of the second moment.");
+    f("betas", betas, between(0, 0.9999999), "Decay rates of Adam's two moments.");
+    f("eps", eps, between(1e-30, 1e30), "Added to the root of the second moment.");
     f("weight_decay", weight_decay, between(0, 1e6),
       "Decoupled decay of matrices and embeddings, times the rate.");
     f("grad_clip", grad_clip, between(0, 1e30), "Largest norm of the whole gradient; 0 means no clipping.");
@@ -190,8 +190,8 @@ struct Config {
 /// path.
 using Origins = std::map<std::string, std::string>;
 
-/// The longest config file that is read.
-inline constexpr std::uint64_t max_config_bytes = 1 << 20;
+/// The longest config file that is read; that of a run with many labels is long.
+inline constexpr std::uint64_t max_config_bytes = 16 << 20;
 
 /// A config file's text and the name it has in messages.
 struct ConfigText {
@@ -206,8 +206,8 @@ struct ConfigText {
 Config merge_config(const std::vector<ConfigText>& texts, const std::optional<std::string>& threads,
                     const std::vector<std::string>& sets, Origins* origins = nullptr);
 
-/// merge_config on files (at most 1 MiB each) and the environment. A file that is missing or a directory is
-/// one of the ConfigErrors; one that may not be read is ErrorKind::io.
+/// merge_config on files (at most max_config_bytes each) and the environment. A file that is missing or a
+/// directory is one of the ConfigErrors; one that may not be read is ErrorKind::io.
 Config load_config(const std::vector<std::string>& files, const std::vector<std::string>& sets,
                    Origins* origins = nullptr);
 
@@ -226,7 +226,8 @@ Config resolved(Config config);
 std::int64_t checked_vocab_size(const ModelConfig& model, std::int64_t tokenizer_size,
                                 const Origins* origins = nullptr);
 
-/// The config as pretty JSON, every field (config.resolved.json).
+/// The config as pretty JSON, every field (config.resolved.json). Throws Error(config) for one that could not
+/// be read back: a path that is not UTF-8, more than max_config_bytes.
 std::string to_json(const Config& config);
 
 /// Only what did not come from the defaults (config.json: the config as given).

@@ -39,7 +39,10 @@ void require_run(const Files& files, const std::filesystem::path& directory);
 /// system has no locks: whether the process that the lock names lives.
 bool in_use(Files& files, const std::filesystem::path& directory);
 
-/// Holds the lock of a run's directory until it is destroyed (or the process dies, however).
+/// Holds the lock of a run's directory until it is destroyed (or the process dies, however). The path is
+/// followed once, before the lock: where a link of it leads later does not matter. Until then, too, nothing
+/// is made or deleted below it through `files` once the path leads to another directory, the lock's file is
+/// another or gone, or ckpt, tb or samples is no directory of the run's own: ErrorKind::run.
 class RunDirectory {
  public:
   /// Makes the directory, takes its lock and proves by a write that it can be written to (ErrorKind::io
@@ -60,6 +63,7 @@ class RunDirectory {
   /// here if the run lies in root.
   void begin(const RunTexts& texts);
 
+  /// As it was given where no link is on the way, else without links, relative if below the current folder.
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.json"; }
   std::filesystem::path resolved_config() const { return path_ / "config.resolved.json"; }

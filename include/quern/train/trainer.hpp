@@ -47,7 +47,7 @@ class Trainer {
   Trainer(const Config& config, const Dataset& data, Model& model, CheckpointStore& store,
           JsonlWriter& metrics, Observers& observers, Tracer& tracer);
 
-  /// Takes weights, moments and progress from a checkpoint, whose numbers are finite (see require_finite).
+  /// Takes the progress from a checkpoint; the model has its weights and moments already.
   void restore(const LoadedCheckpoint& checkpoint);
 
   /// Returns 0, or 128 + the signal that stopped it. Errors leave after on_end.

@@ -171,6 +171,8 @@ class Observers final : public Observer {
  public:
   /// Adds an observer; the caller keeps it alive as long as this list.
   void add(Observer& observer) { list_.push_back(&observer); }
+  /// The same, told before all others.
+  void add_first(Observer& observer) { list_.insert(list_.begin(), &observer); }
   /// Adds an observer that this list owns.
   void add(std::unique_ptr<Observer> observer);
 

@@ -21,11 +21,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "quern/base/check.hpp"
 #include "quern/base/files.hpp"
 #include "quern/watch/events.hpp"
+#include "quern/watch/metrics_cut.hpp"
 
 namespace quern {
 
@@ -74,10 +77,22 @@ class JsonlWriter final : public JsonlEvents {
 
   /// Makes everything said so far durable (fsync) and returns the file's size in bytes, for the checkpoint to
   /// record. Throws Error io, naming the path and the system's reason, when lines are still unwritten or the
-  /// fsync fails.
+  /// fsync fails, and what check() throws.
   std::int64_t sync();
 
-  /// Goes back to `offset`, which offset() has returned: what was said since then never was.
+  /// Throws Error io when the path names another file by now, or the file holds more or less than was written
+  /// to it: what a checkpoint recorded of it would lead a resume astray. Throws what check_place() throws.
+  void check();
+  /// Throws what the guard of the place throws (see Files::guard): that it is not the run's any more. From
+  /// the first line for which that was so nothing is written.
+  void check_place();
+
+  /// Where a rollback to a checkpoint of `step` cuts, which recorded `offset` bytes: see metrics_cut. An
+  /// offset of before a resume that found other metrics than its checkpoint recorded is none of this file.
+  MetricsCut cut_of(std::int64_t offset, std::int64_t step) const {
+    return metrics_cut(files_, file_.path(), offset, step);
+  }
+  /// Goes back to `offset`, at most offset(): what was said since then never was. Throws what check() throws.
   void cut(std::int64_t offset);
 
   /// Bytes that sync() would return: written or still to be written.
@@ -87,9 +102,11 @@ class JsonlWriter final : public JsonlEvents {
   void append(std::string_view line) override;
   void write_pending();  // throws what File::write throws
 
+  Files& files_;
   File file_;
-  std::string pending_;      // said, not yet in the file
-  std::int64_t offset_ = 0;  // bytes of the file and of pending_
+  std::string pending_;        // said, not yet in the file
+  std::int64_t offset_ = 0;    // bytes of the file and of pending_
+  std::optional<Error> lost_;  // the place is somebody else's
 };
 
 }  // namespace quern

@@ -37,6 +37,11 @@ const EvalEvent* best_evaluation(const Metrics& metrics);
 /// missing. Error io when the system refuses to read.
 Metrics read_metrics(const std::string& path);
 
+/// The bytes of a metrics.jsonl that a run which goes on from `step` may keep: its whole lines from the first
+/// one on, up to one that a run tells after its checkpoint of that step. Throws what read_metrics throws of a
+/// line before.
+std::int64_t metrics_bytes_up_to(const std::string& path, std::int64_t step);
+
 /// Reads the metrics of `run`: a run's directory, or a metrics.jsonl itself. Throws Error run (exit code 7)
 /// when there is nothing at `run` or the directory holds no metrics.jsonl.
 Metrics read_run(const std::string& run);
