@@ -71,6 +71,9 @@ void occupy_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+constexpr std::string_view bug = "error[bug]: ",
+                           bug_help = "\n  help: this is a mistake in quern; please report it\n";
+
 /// Memory that runs out where no exception may pass ends the program as it does elsewhere: the JSON library
 /// allocates while it takes an object apart.
 [[noreturn]] void on_terminate() {
@@ -81,9 +84,7 @@ void occupy_standard_streams() {
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     ::_exit(static_cast<int>(ErrorKind::memory));
   } catch (const std::exception& error) {  // a bug of ours: the core is worth keeping
-    for (const std::string_view text :
-         {std::string_view("error[bug]: "), std::string_view(error.what()),
-          std::string_view("\n  help: this is a mistake in quern; please report it\n")})
+    for (const std::string_view text : {bug, std::string_view(error.what()), bug_help})
       [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
   } catch (...) {
   }
@@ -118,8 +119,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail("error[memory]: out of memory", static_cast<int>(quern::ErrorKind::memory));
   } catch (const std::exception& error) {
-    return fail(
-        std::string("error[bug]: ") + error.what() + "\n  help: this is a mistake in quern; please report it",
-        1);
+    using namespace quern::cli;
+    return fail(std::string(bug) + error.what() + std::string(bug_help), 1);
   }
 }

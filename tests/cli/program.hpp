@@ -36,7 +36,7 @@ struct Start {
   std::optional<int> out = {}, err = {};
   uid_t user = 0;              // not 0: the user that it becomes
   rlim_t descriptors = 0;      // not 0: as many may be open at once
-  rlim_t processes = 0;        // not 0: as many processes and threads may the user have
+  rlim_t processes = 0;        // not 0: so many processes and threads may the user have
   bool ignore_hangup = false;  // as under nohup
   std::string in = {};         // what it reads; empty: nothing
   rlim_t address_space = 0;    // not 0: so many bytes may be mapped

@@ -1,6 +1,7 @@
 // The clock of the machine jumps, or is wrong from the start.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "cli/runs.hpp"
 
@@ -12,14 +13,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// libfaketime, which lies about the time of day and not about what has passed; empty where it is missing.
-std::string faketime() {
+/// A start under libfaketime, which lies about the time of day, as `settings` say, and not about what has
+/// passed; none, which is said, where it is missing.
+std::optional<Start> faked(std::vector<std::string> settings) {
   std::error_code none;
   for (const auto& folder : fs::directory_iterator("/usr/lib", none)) {
     const fs::path library = folder.path() / "faketime/libfaketime.so.1";
-    if (fs::exists(library, none)) return library.string();
+    if (!fs::exists(library, none)) continue;
+    settings.insert(settings.end(), {"LD_PRELOAD=" + library.string(), "DONT_FAKE_MONOTONIC=1",
+                                     "FAKETIME_DONT_FAKE_MONOTONIC=1"});
+    return Start{.environment = settings};
   }
-  return {};
+  WARN("libfaketime is missing (tools/setup.sh test): the clock does not jump");
+  return std::nullopt;
 }
 
 void check_durations(const fs::path& path) {
@@ -40,25 +46,19 @@ void check_durations(const fs::path& path) {
 
 TEST_CASE("years forth and back, 1970 and 2038: durations are what passed, and the run is the same") {
   const TemporaryDirectory directory;
-  const std::string library = faketime();
-  if (library.empty()) {
-    WARN("libfaketime is missing (tools/setup.sh test): the clock does not jump");
-    return;
-  }
   const fs::path whole = directory / "whole", clock = directory / "clock";
+  const auto start = faked({"FAKETIME_TIMESTAMP_FILE=" + clock.string(), "FAKETIME_NO_CACHE=1"});
+  if (!start) return;
   const std::vector<std::string> settings = {"run.max_steps=300", "run.checkpoint_interval=100",
                                              "run.eval_interval=100"};
   REQUIRE(run(resume_words(whole, settings), directory).code == 0);
-  Start start;
-  start.environment = {"LD_PRELOAD=" + library, "FAKETIME_TIMESTAMP_FILE=" + clock.string(),
-                       "FAKETIME_NO_CACHE=1", "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"};
   const std::map<std::string, std::string> jumps = {
       {"+0", "+1y"}, {"+1y", "-1y"}, {"1970-01-01 00:00:01", "2038-01-19 03:14:00"}};
   int number = 0;
   for (const auto& [first, second] : jumps) {
     const fs::path path = directory / ("run" + std::to_string(number++));
     put(clock, first + "\n");
-    Program program(resume_words(path, settings), directory, start);
+    Program program(resume_words(path, settings), directory, *start);
     CAPTURE(first, second);
     REQUIRE(wait_for_metrics(program, path, "\"step\":20,"));
     put(clock, second + "\n");
@@ -84,21 +84,16 @@ TEST_CASE("years forth and back, 1970 and 2038: durations are what passed, and t
 
 TEST_CASE("TensorBoard reads a run's files in the order of their steps, whatever the clock said") {
   const TemporaryDirectory directory;
-  const std::string library = faketime();
-  if (library.empty()) {
-    WARN("libfaketime is missing (tools/setup.sh test): the clock does not jump");
-    return;
-  }
   const fs::path path = directory / "run";
   std::vector<std::string> written;  // in the order in which they came
   int steps = 0;
   for (const char* time : {"+1y", "-1y", "1970-01-01 00:00:01", "2038-01-19 03:14:07", "+0"}) {
     steps += 10;
+    const auto start = faked({std::string("FAKETIME=") + time});
+    if (!start) return;
     const Outcome o = run(resume_words(path, {"watch.tensorboard=true", "run.checkpoint_interval=10",
                                               "run.max_steps=" + std::to_string(steps)}),
-                          directory,
-                          {.environment = {"LD_PRELOAD=" + library, std::string("FAKETIME=") + time,
-                                           "FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"}});
+                          directory, *start);
     CAPTURE(time, o.err);
     REQUIRE(o.code == 0);
     for (const auto& file : fs::directory_iterator(path / "tb"))

@@ -58,7 +58,8 @@ TEST_CASE("D3 for many more threads than there are sequences and heads") {
   const TemporaryDirectory directory;
   for (const std::string kind : {"full", "linear"}) {
     std::vector<std::string> settings = hundred;
-    settings.insert(settings.end(), {"run.batch_size=1", "model.attention=" + kind});
+    settings.insert(settings.end(),
+                    {"run.batch_size=1", "model.context_length=256", "model.attention=" + kind});
     const fs::path one = directory / (kind + " one"), many = directory / (kind + " many");
     REQUIRE(run(resume_words(one, settings), directory, {.environment = {"QUERN_THREADS=1"}}).code == 0);
     REQUIRE(run(resume_words(many, settings), directory, {.environment = {"QUERN_THREADS=16"}}).code == 0);

@@ -209,7 +209,7 @@ TEST_CASE("activations on columns of a wider tensor", "[activation]") {
       CHECK(wide[r * 40 + c] == (c < 10 || c >= 27 ? before[r * 40 + c] : wanted[r * 17 + c - 10]));
 }
 
-TEST_CASE("activations have the same bits on two threads", "[activation]") {
+TEST_CASE("activations have the same bits on any number of threads", "[activation]") {
   const std::int64_t n = 100'003;
   const auto x = normal(n, 5, 3), dy = normal(n, 6);
   for (const Activation kind : all) {

@@ -82,7 +82,7 @@ TEST_CASE("adamw with a zero gradient only decays", "[adamw]") {
   for (const float x : w) CHECK(x == 1.5F);
 }
 
-TEST_CASE("adamw has the same bits on two threads and however it is cut", "[adamw]") {
+TEST_CASE("adamw has the same bits on any number of threads and however it is cut", "[adamw]") {
   const std::int64_t n = 70'001;
   const auto g = normal(n, 2);
   const auto run = [&](std::int64_t cut) {

@@ -161,7 +161,7 @@ TEST_CASE("a NaN or an infinity in a query or a key that is seen is not swallowe
     }
 }
 
-TEST_CASE("additive scores give the same bits on one thread and on two") {
+TEST_CASE("additive scores give the same bits on any number of threads") {
   Inputs in({3, 70, 70, 4, 20, 2});
   in.options.dropout = Dropout(RandomStream(5, 6, 7), 0.2, 0);
   CHECK(same_on_any_threads([&] { return run(in).out; }));

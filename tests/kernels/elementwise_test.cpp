@@ -39,7 +39,7 @@ TEST_CASE("only the columns of a view change", "[elementwise]") {
       CHECK(wide[r * 30 + c] == (c >= 5 && c < 16 ? 0 : before[r * 30 + c]));
 }
 
-TEST_CASE("add_scaled has the same bits on two threads", "[elementwise]") {
+TEST_CASE("add_scaled has the same bits on any number of threads", "[elementwise]") {
   const auto x = normal(70'001, 4);
   CHECK(same_on_any_threads([&] {
     auto to = normal(70'001, 5), in = x;

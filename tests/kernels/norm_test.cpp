@@ -252,7 +252,7 @@ TEST_CASE("dropout keeps the rate's share and drops all at rate 1", "[norm]") {
   CHECK(std::count(x.begin(), x.end(), 0.0F) == 51'200);
 }
 
-TEST_CASE("norms have the same bits on two threads", "[norm]") {
+TEST_CASE("norms have the same bits on any number of threads", "[norm]") {
   Case c(1500, 65, some_dropout());
   CHECK(same_on_any_threads([&] {
     c.forward();

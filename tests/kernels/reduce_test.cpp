@@ -29,7 +29,7 @@ TEST_CASE("sum of squares, in double", "[reduce]") {
   CHECK(sum_of_squares(large.data(), 3) == Approx(3e60).epsilon(1e-6));
 }
 
-TEST_CASE("sum of squares has the same bits on two threads", "[reduce]") {
+TEST_CASE("sum of squares has the same bits on any number of threads", "[reduce]") {
   const auto x = normal(200'003, 2);
   CHECK(same_on_any_threads(
       [&] { return std::vector<double>{sum_of_squares(x.data(), std::int64_t(x.size()))}; }));
@@ -52,7 +52,7 @@ TEST_CASE("column sums", "[reduce]") {
   }
 }
 
-TEST_CASE("column sums of rows that lie apart, on one thread and on two", "[reduce]") {
+TEST_CASE("column sums of rows that lie apart, on any number of threads", "[reduce]") {
   auto wide = normal(3000 * 30, 5);
   const Tensor part = Tensor(wide.data(), {3000, 30}).columns(4, 20);
   std::vector<double> wanted(20);

@@ -141,7 +141,7 @@ TEST_CASE("rotary reads columns of a packed projection and writes into them", "[
   CHECK(std::equal(dgain.begin(), dgain.end(), wanted.end() - 6));
 }
 
-TEST_CASE("rotary has the same bits on two threads", "[rotary]") {
+TEST_CASE("rotary has the same bits on any number of threads", "[rotary]") {
   const std::int64_t rows = 900, D = 20, H = 3;
   auto x = normal(rows * H * D, 1), gain = normal(D, 2), dy = normal(rows * H * D, 3),
        table = poison(rows * D);
