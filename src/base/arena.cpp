@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -21,14 +22,29 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-/// Memory from the system; a large block lies on huge pages where the system grants them, which spares most
-/// page faults and TLB misses of a step.
+/// Memory from the system; of a large block what fills huge pages lies on such where the system grants them,
+/// which spares most page faults and TLB misses of a step.
 void* from_system(std::size_t bytes) {
   const bool large = bytes >= huge_page;
   void* p = std::aligned_alloc(large ? huge_page : alignment, round_up(bytes, large ? huge_page : alignment));
   if (p == nullptr) throw std::bad_alloc();
-  if (large) madvise(p, round_up(bytes, huge_page), MADV_HUGEPAGE);
+  if (large) madvise(p, bytes / huge_page * huge_page, MADV_HUGEPAGE);
   return p;
+}
+
+/// The pages of memory that is about to be freed: malloc keeps some of what it gets, but not these.
+void drop_pages(void* p, std::size_t bytes) {
+  constexpr std::uintptr_t page = 4096;
+  const auto begin = round_up(reinterpret_cast<std::uintptr_t>(p), page);
+  const auto end = (reinterpret_cast<std::uintptr_t>(p) + bytes) / page * page;
+  if (end <= begin) return;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_NOHUGEPAGE);
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+/// Address space that a block may take: a large one lies on boundaries of huge pages.
+constexpr std::size_t reserved_for(std::size_t bytes) {
+  return bytes < huge_page ? bytes : round_up(bytes, huge_page) + huge_page;
 }
 
 /// Freed memory reads as NaN in debug builds, and not at all under AddressSanitizer.
@@ -80,33 +96,63 @@ struct alignas(alignment) Pool::Header {
 };
 
 Pool::~Pool() {
-  for (Header* block : all_) {
-    if (backing_ == Backing::memory) unpoison(block + 1, block->size);
-    std::free(block);
-  }
+  for (Header* block : all_) destroy(block);
+}
+
+void Pool::destroy(Header* block) {
+  if (backing_ == Backing::memory) unpoison(block + 1, block->size);
+  std::free(block);
 }
 
 void* Pool::allocate(std::size_t bytes) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), alignment);
-  Header* block = nullptr;
-  for (auto it = free_.lower_bound(bytes); it != free_.end() && it->first <= 2 * bytes; ++it) {
-    if (it->second == nullptr) continue;
-    block = it->second;
-    it->second = block->next;
-    break;
-  }
-  if (block == nullptr) {
-    block = static_cast<Header*>(from_system(sizeof(Header) + (backing_ == Backing::none ? 0 : bytes)));
-    block->size = bytes;
-    all_.push_back(block);
-    free_.try_emplace(bytes, nullptr);
-    held_ += bytes;
-    reserved_ += bytes < huge_page ? bytes : round_up(bytes, huge_page) + huge_page;
-  }
+  Header* block = reuse(bytes);
+  if (block == nullptr) block = make(bytes);
   block->free = false;
   in_use_ += block->size;
+  most_in_use_ = std::max(most_in_use_, in_use_);
   if (backing_ == Backing::memory) unpoison(block + 1, block->size);
   return block + 1;
+}
+
+/// The smallest free block that is large enough and not twice as large; null when there is none.
+Pool::Header* Pool::reuse(std::size_t bytes) {
+  for (auto it = free_.lower_bound(bytes); it != free_.end() && it->first <= 2 * bytes; ++it) {
+    if (it->second == nullptr) continue;
+    Header* block = it->second;
+    it->second = block->next;
+    return block;
+  }
+  return nullptr;
+}
+
+Pool::Header* Pool::make(std::size_t bytes) {
+  if (gives_back_) {
+    const std::size_t most = std::max(most_in_use_, in_use_ + bytes);
+    give_back(most + most / spare_part - bytes);
+  }
+  auto* block = static_cast<Header*>(from_system(sizeof(Header) + (backing_ == Backing::none ? 0 : bytes)));
+  block->size = bytes;
+  all_.insert(block);
+  free_.try_emplace(bytes, nullptr);
+  held_ += bytes;
+  reserved_ += reserved_for(bytes);
+  return block;
+}
+
+/// Free blocks, the largest first, until at most that many bytes are held or none is left.
+void Pool::give_back(std::size_t most) {
+  for (auto it = free_.rbegin(); it != free_.rend() && held_ > most; ++it) {
+    while (it->second != nullptr && held_ > most) {
+      Header* block = it->second;
+      it->second = block->next;
+      held_ -= block->size;
+      reserved_ -= reserved_for(block->size);
+      all_.erase(block);
+      drop_pages(block + 1, block->size);
+      destroy(block);
+    }
+  }
 }
 
 void Pool::release(void* data) {

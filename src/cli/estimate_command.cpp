@@ -151,7 +151,8 @@ nlohmann::ordered_json json_of(const RunEstimate& e, const Seconds& seconds) {
           {"seconds", seconds.run}};
 }
 
-int run(const EstimateOptions& options) {
+int run(EstimateOptions options) {
+  if (options.files.empty()) options.files = {default_config()};  // what quern train alone would train
   const RunPlan plan = plan_run(options.files, options.sets, reading_line());
   const auto batches = evaluation_batches(plan.config, plan.data);
   const RunEstimate found = estimate(plan.config, batches ? batches->rows() : 0);
@@ -166,8 +167,9 @@ int run(const EstimateOptions& options) {
 void add_estimate(CLI::App& app) {
   const auto options = std::make_shared<EstimateOptions>();
   CLI::App* command = add_command(
-      app, "estimate", "Tell what a run will take before it starts: parameters, memory, time",
-      {"quern estimate --config configs/toy.json", "quern estimate --config my.json --set run.batch_size=64",
+      app, "estimate",
+      "Tell what a run will take before it starts: parameters, memory, time; without --config the toy model",
+      {"quern estimate", "quern estimate --config my.json --set run.batch_size=64",
        "quern estimate --config my.json --json | jq .memory.total"},
       [options] { return run(*options); });
   add_config_options(*command, *options);

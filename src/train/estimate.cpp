@@ -104,9 +104,11 @@ class Planner {
     if (bytes > 0) workspace_.pool.release(workspace_.pool.allocate(static_cast<std::size_t>(bytes)));
   }
 
-  /// What all passes together took.
+  /// What all passes together take, and what batches of other shapes leave beside it.
   std::int64_t bytes_held() const {
-    return static_cast<std::int64_t>(workspace_.pool.bytes_held()) + workspace_.planned_statistics_peak;
+    const auto pool = static_cast<std::int64_t>(workspace_.pool.bytes_held());
+    return pool + (config_.run.batch_tokens > 0 ? pool / Pool::spare_part : 0) +
+           workspace_.planned_statistics_peak;
   }
   std::int64_t bytes_reserved() const {
     return static_cast<std::int64_t>(workspace_.pool.bytes_reserved() - workspace_.pool.bytes_held());

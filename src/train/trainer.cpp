@@ -39,7 +39,9 @@ Trainer::Trainer(const Config& config, const Dataset& data, Model& model, Checkp
       tracer_(tracer),
       batches_(config, data),
       validation_(evaluation_batches(config, data)),
-      save_seconds_(guessed_save_seconds(model.parameters())) {}
+      save_seconds_(guessed_save_seconds(model.parameters())) {
+  if (config.run.batch_tokens > 0) workspace_.pool.give_back_spare();  // each batch has a shape of its own
+}
 
 double Trainer::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();

@@ -4,14 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
-#include "cli/program.hpp"
+#include "cli/runs.hpp"
 #include "quern/watch/terminal.hpp"
 
 using namespace quern::test;
 
 namespace {
 
-const std::string tiny = std::string(QUERN_SOURCE_DIR) + "/configs/tiny.json";
+const std::string tiny = configs + "tiny.json";
 
 }  // namespace
 
@@ -146,5 +146,36 @@ TEST_CASE("below any limit of the address space training is refused or runs, and
   }
   CHECK(refused > 0);
   CHECK(ran > 0);
+}
+
+TEST_CASE("what estimate says of memory is within 15 % of what training then holds, batches by tokens too") {
+  const TemporaryDirectory directory;
+  std::string pairs;
+  for (int i = 0; i < 4000; ++i)  // both sides of all lengths to 45, each pair's of different ones
+    pairs += std::string(static_cast<std::size_t>(i * 7 % 45 + 1), static_cast<char>('a' + i % 5)) + "\t" +
+             std::string(static_cast<std::size_t>(i * 11 % 45 + 1), static_cast<char>('a' + i % 3)) + "\n";
+  put(directory / "pairs.tsv", "source\ttarget\n" + pairs);
+  const std::vector<std::vector<std::string>> cases = {
+      {"run.max_steps=6"},
+      {"model.norm=rmsnorm", "model.activation=swiglu", "model.position=rope", "run.max_steps=6"},
+      {"data.task=translation", "data.eval_stride=0", "data.text=" + (directory / "pairs.tsv").string(),
+       "model.architecture=encoder_decoder", "model.d_model=64", "model.n_layers=1",
+       "model.context_length=48", "run.batch_tokens=12000", "run.max_steps=30"}};
+  for (const auto& settings : cases) {
+    const auto run_dir = directory / ("of" + settings.front());
+    const Outcome estimate = run(with_settings({"estimate", "--json"}, settings), directory);
+    auto train = with_settings({"train", "-q", "--run-dir", run_dir.string()}, settings);
+    train.insert(train.end(), {"--set", "run.eval_batches=2"});
+    const Outcome trained = run(train, directory);
+    CAPTURE(settings.front(), estimate.err, trained.err);
+    REQUIRE(estimate.code == 0);
+    REQUIRE(trained.code == 0);
+    const auto planned = nlohmann::json::parse(estimate.out).at("memory").at("total").get<double>();
+    double held = 0;
+    std::istringstream metrics(get(run_dir / "metrics.jsonl"));
+    for (std::string line; std::getline(metrics, line);)
+      held = std::max(held, nlohmann::json::parse(line).value("rss", 0.0));
+    CHECK(held / planned == Approx(1).margin(0.15));
+  }
 }
 #endif

@@ -169,3 +169,28 @@ TEST_CASE("kill -9 around rollbacks: the run takes the same ways and ends the sa
   REQUIRE(run(resume_words(path, settings), directory).code == 0);
   check_same_run(path, whole);
 }
+
+TEST_CASE("kill -9 of programs that look at a run while it trains: it ends the same") {
+  const TemporaryDirectory directory, watching;
+  const fs::path path = directory / "run", whole = directory / "whole";
+  const std::vector<std::string> settings = {"run.max_steps=600", "run.checkpoint_interval=7"};
+  REQUIRE(run(resume_words(whole, settings), directory).code == 0);
+  Program program(resume_words(path, settings), directory);
+  REQUIRE(wait_for_metrics(program, path, "\"step\":1,"));
+  std::mt19937 random(24);
+  int kills = 0;
+  for (int i = 0; !has_ended(program); ++i) {
+    // The report is written where the run's own one lies.
+    Program watcher(i % 2 == 0 ? std::vector<std::string>{"curves", path.string(), "--follow"}
+                               : std::vector<std::string>{"report", path.string()},
+                    watching);
+    sleep_for_random(0.03, static_cast<std::uint32_t>(random()));
+    ::kill(watcher.pid(), SIGKILL);
+    kills += watcher.wait().code == 128 + SIGKILL;
+  }
+  const Outcome o = program.wait();
+  CAPTURE(o.err);
+  CHECK(o.code == 0);
+  CHECK(kills > 5);
+  check_same_run(path, whole);
+}

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,10 @@ class Pool {
   /// A block of at least `bytes` bytes aligned to 64, not initialised. Throws std::bad_alloc.
   void* allocate(std::size_t bytes);
   void release(void* block);
+  /// For requests that differ from step to step: from now on blocks that nobody uses go back to the system
+  /// before a new one is made, until all hold at most 1/spare_part more than was ever in use at once.
+  void give_back_spare() { gives_back_ = true; }
+  static constexpr int spare_part = 8;
 
   Backing backing() const { return backing_; }
   std::size_t bytes_in_use() const { return in_use_; }
@@ -76,10 +81,16 @@ class Pool {
 
  private:
   struct Header;
+  Header* reuse(std::size_t bytes);
+  Header* make(std::size_t bytes);
+  void give_back(std::size_t most);
+  void destroy(Header* block);
+
   Backing backing_;
   std::map<std::size_t, Header*> free_;  // size -> chain of free blocks
-  std::vector<Header*> all_;
-  std::size_t in_use_ = 0, held_ = 0, reserved_ = 0;
+  std::unordered_set<Header*> all_;
+  std::size_t in_use_ = 0, most_in_use_ = 0, held_ = 0, reserved_ = 0;
+  bool gives_back_ = false;
 };
 
 }  // namespace quern
