@@ -1,6 +1,7 @@
 #include "quern/base/arena.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -34,7 +35,7 @@ void* from_system(std::size_t bytes) {
 
 /// The pages of memory that is about to be freed: malloc keeps some of what it gets, but not these.
 void drop_pages(void* p, std::size_t bytes) {
-  constexpr std::uintptr_t page = 4096;
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = round_up(reinterpret_cast<std::uintptr_t>(p), page);
   const auto end = (reinterpret_cast<std::uintptr_t>(p) + bytes) / page * page;
   if (end <= begin) return;
@@ -133,8 +134,13 @@ Pool::Header* Pool::make(std::size_t bytes) {
   }
   auto* block = static_cast<Header*>(from_system(sizeof(Header) + (backing_ == Backing::none ? 0 : bytes)));
   block->size = bytes;
-  all_.insert(block);
-  free_.try_emplace(bytes, nullptr);
+  try {
+    free_.try_emplace(bytes, nullptr);  // now, since release() may not fail
+    all_.insert(block);
+  } catch (...) {
+    std::free(block);
+    throw;
+  }
   held_ += bytes;
   reserved_ += reserved_for(bytes);
   return block;
@@ -142,7 +148,9 @@ Pool::Header* Pool::make(std::size_t bytes) {
 
 /// Free blocks, the largest first, until at most that many bytes are held or none is left.
 void Pool::give_back(std::size_t most) {
-  for (auto it = free_.rbegin(); it != free_.rend() && held_ > most; ++it) {
+  QUERN_CHECK(backing_ == Backing::memory);
+  for (auto it = free_.end(); it != free_.begin() && held_ > most;) {
+    --it;
     while (it->second != nullptr && held_ > most) {
       Header* block = it->second;
       it->second = block->next;
@@ -152,6 +160,9 @@ void Pool::give_back(std::size_t most) {
       drop_pages(block + 1, block->size);
       destroy(block);
     }
+    // A size that no block has any more is forgotten: allocate() walks over all of them.
+    const auto has_size = [&](const Header* block) { return block->size == it->first; };
+    if (std::none_of(all_.begin(), all_.end(), has_size)) it = free_.erase(it);
   }
 }
 

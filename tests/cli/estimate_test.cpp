@@ -161,12 +161,12 @@ TEST_CASE("what estimate says of memory is within 15 % of what training then hol
       {"data.task=translation", "data.eval_stride=0", "data.text=" + (directory / "pairs.tsv").string(),
        "model.architecture=encoder_decoder", "model.d_model=64", "model.n_layers=1",
        "model.context_length=48", "run.batch_tokens=12000", "run.max_steps=30"}};
-  for (const auto& settings : cases) {
+  for (auto settings : cases) {
     const auto run_dir = directory / ("of" + settings.front());
+    settings.insert(settings.end(), {"run.threads=2", "run.eval_batches=2"});
     const Outcome estimate = run(with_settings({"estimate", "--json"}, settings), directory);
-    auto train = with_settings({"train", "-q", "--run-dir", run_dir.string()}, settings);
-    train.insert(train.end(), {"--set", "run.eval_batches=2"});
-    const Outcome trained = run(train, directory);
+    const Outcome trained =
+        run(with_settings({"train", "-q", "--run-dir", run_dir.string()}, settings), directory);
     CAPTURE(settings.front(), estimate.err, trained.err);
     REQUIRE(estimate.code == 0);
     REQUIRE(trained.code == 0);

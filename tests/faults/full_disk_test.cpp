@@ -171,7 +171,9 @@ TEST_CASE("on_checkpoint_error continue: a disk that others fill to its last byt
   }
   Program program(resume_words(path, settings), directory);
   REQUIRE(wait_for_metrics(program, path, "\"step\":30,"));
+  ::kill(program.pid(), SIGSTOP);
   std::ofstream(disk / "filler") << std::string(8 << 20, '\0') << std::flush;
+  ::kill(program.pid(), SIGCONT);
   ::kill(program.pid(), SIGUSR1);  // the one save that meets the full disk
   REQUIRE(wait_until(program, [&] { return has(program.err(), "was not saved, 1 of"); }));
   fs::remove(disk / "filler");

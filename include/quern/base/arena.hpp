@@ -1,6 +1,6 @@
 // The memory of one step, in two regions: an Arena (a stack with a mark) for nodes, closures and statistics,
 // and a Pool (free lists by size) for tensors, each of which goes back at its last use. Both keep what they
-// got from the system, so that a step after the first allocates nothing.
+// got from the system, so that a step after the first allocates nothing (but see give_back_spare).
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ class Arena {
 enum class Backing { memory, none };
 
 /// Blocks by size. A freed block is kept for the next request of its size (or down to half of it). Blocks
-/// of a megabyte and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer
+/// of two megabytes and more ask the system for huge pages. Freed memory is poisoned in debug and sanitizer
 /// builds.
 class Pool {
  public:

@@ -55,7 +55,7 @@ struct RunEstimate {
 
 /// Plans the steps of `config`, whose vocabulary is stated, and evaluations over so many windows (0: there
 /// are none), for the threads that thread_count() says. With run.batch_tokens a micro-batch is taken to have
-/// as many rows of full length as these make; batches of several shapes together hold more. Throws Error
+/// as many rows of full length as these make, beside which the pool's spare is held. Throws Error
 /// memory for what is beyond all machines (2^50 numbers in one tensor).
 RunEstimate estimate(const Config& config, std::int64_t evaluation_windows);
 
