@@ -173,7 +173,10 @@ TEST_CASE("on_checkpoint_error continue: a disk that others fill to its last byt
   REQUIRE(wait_for_metrics(program, path, "\"step\":30,"));
   ::kill(program.pid(), SIGSTOP);
   std::ofstream(disk / "filler") << std::string(8 << 20, '\0') << std::flush;
+  const std::size_t told = program.err().size();
   ::kill(program.pid(), SIGCONT);
+  // Some dozens of steps, more than what the metrics' last page has room for.
+  REQUIRE(wait_until(program, [&] { return program.err().size() > told + 1000; }));
   ::kill(program.pid(), SIGUSR1);  // the one save that meets the full disk
   REQUIRE(wait_until(program, [&] { return has(program.err(), "was not saved, 1 of"); }));
   fs::remove(disk / "filler");
